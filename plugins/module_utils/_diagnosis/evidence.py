@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Collect what a host can say about a unit. Reads only; every question is bounded in time and bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterable
+from typing import Any
+
+# (argv, timeout in seconds, limit in bytes) -> (rc or None when it could not run or timed out, stdout, stderr)
+Runner = Callable[[list, float, int], "tuple[int | None, str, str]"]
+
+UNIT_PROPERTIES = (
+    "Id,LoadState,LoadError,ActiveState,SubState,Result,ExecMainCode,ExecMainStatus,ExecMainPID,MainPID,NRestarts,"
+    "InvocationID,Type,Restart,RestartUSec,User,Group,WorkingDirectory,RootDirectory,FragmentPath,DropInPaths,ExecStart,"
+    "Environment,EnvironmentFiles,NeedDaemonReload,TimeoutStartUSec,WatchdogUSec,StartLimitBurst,StartLimitIntervalUSec,"
+    "LimitMEMLOCK,LimitMEMLOCKSoft,LimitNOFILE,LimitNOFILESoft,LimitAS,LimitNPROC,MemoryMax,MemoryHigh,MemoryCurrent,"
+    "OOMPolicy,ControlGroup,SuccessExitStatus,StatusText,ActiveEnterTimestampMonotonic,InactiveEnterTimestampMonotonic"
+)
+_JOURNAL_LIMIT = 8 << 20
+_COMPILERS = re.compile(r"^(?:nvcc|cicc|ptxas|fatbinary|ninja|cc1plus|cc1|ld|lld|triton|cudafe\+\+)$")
+
+
+def run(argv: list, timeout: float = 10.0, limit: int = _JOURNAL_LIMIT) -> tuple[int | None, str, str]:
+    """Run I(argv) in the C locale; output beyond I(limit) bytes is dropped from the head, where the oldest lines are."""
+    env = {**os.environ, "LC_ALL": "C", "LANG": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "PAGER": "cat"}
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None, "", f"{argv[0]}: no answer within {timeout:g} s"
+    except OSError as exc:
+        return None, "", f"{argv[0]}: {exc.strerror}"
+    return (
+        done.returncode,
+        done.stdout[-limit:].decode("utf-8", "replace"),
+        done.stderr[-limit:].decode("utf-8", "replace"),
+    )
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """C(systemctl show) output as a dict; a key that appears twice keeps all values, joined by newlines."""
+    result: dict[str, str] = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        if separator and key and " " not in key:
+            result[key] = f"{result[key]}\n{value}" if key in result else value
+    return result
+
+
+class Host:
+    """Asks the running system about one unit."""
+
+    def __init__(self, unit: str, runner: Runner = run, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> None:
+        self.unit = unit if re.search(r"\.(service|scope|socket|target|mount|timer)$", unit) else unit + ".service"
+        self._run = runner
+        self._proc = proc
+        self._cgroup = cgroup
+        self._cursor: str | None = None
+
+    def show(self) -> dict[str, str] | None:
+        """The unit's properties; None when systemd does not answer."""
+        rc, out, _err = self._run(
+            ["systemctl", "show", "--no-pager", f"--property={UNIT_PROPERTIES}", self.unit], 10.0, 1 << 16
+        )
+        return parse_properties(out) if rc == 0 else None
+
+    def journal_tail(self, lines: int) -> list[str]:
+        """The last I(lines) journal lines of the unit and of what systemd says about it."""
+        rc, out, err = self._run(self._journalctl(f"--lines={lines}"), 15.0, _JOURNAL_LIMIT)
+        if rc != 0:
+            return [f"journal not readable: {err.strip()}"]
+        return [line for line in out.splitlines() if not line.startswith("-- cursor:")]
+
+    def new_lines(self, limit: int = 5000) -> list[str]:
+        """Journal lines since the last call; the first call starts at the current invocation's first line."""
+        where = [f"--after-cursor={self._cursor}"] if self._cursor else self._invocation_filter()
+        rc, out, _err = self._run(self._journalctl(f"--lines={limit}", "--show-cursor", *where), 15.0, _JOURNAL_LIMIT)
+        if rc != 0:
+            return []
+        lines = out.splitlines()
+        if lines and lines[-1].startswith("-- cursor: "):
+            self._cursor = lines.pop()[len("-- cursor: ") :]
+        return [line for line in lines if not line.startswith("-- ")]
+
+    def activity(self, unit: dict[str, str] | None) -> dict[str, Any]:
+        """Signs of work that leave no log line: bytes read by the unit's processes, and compilers among them."""
+        read_bytes = 0
+        compilers = []
+        for pid in self._pids(unit):
+            comm = self._read(f"{pid}/comm").strip()
+            found = re.search(r"^rchar: (\d+)", self._read(f"{pid}/io"), re.M)
+            read_bytes += int(found.group(1)) if found else 0
+            if _COMPILERS.match(comm):
+                compilers.append(comm)
+        return {"read_bytes": read_bytes, "compilers": sorted(set(compilers))}
+
+    def _invocation_filter(self) -> list[str]:
+        invocation = (self.show() or {}).get("InvocationID")
+        return [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"] if invocation else []
+
+    def _journalctl(self, *options: str) -> list[str]:
+        # Matching an invocation is in itself a filter on the unit; --unit beside it would be joined by "or".
+        selects_invocation = any(option.startswith("_SYSTEMD_INVOCATION_ID=") for option in options)
+        unit = [] if selects_invocation else [f"--unit={self.unit}"]
+        return ["journalctl", "--no-pager", "--quiet", "--output=short-iso", *unit, *options]
+
+    def _pids(self, unit: dict[str, str] | None) -> Iterable[int]:
+        group = (unit or {}).get("ControlGroup") or ""
+        if not group:
+            return ()
+        pids: set[int] = set()
+        # cgroup v2, the hybrid layout's systemd hierarchy, and cgroup v1.
+        for base in (self._cgroup, f"{self._cgroup}/unified", f"{self._cgroup}/systemd"):
+            for directory, _subdirs, files in os.walk(base + group):
+                if "cgroup.procs" in files:
+                    pids.update(int(word) for word in self._read(f"{directory}/cgroup.procs").split() if word.isdigit())
+            if pids:
+                break
+        return sorted(pids)[:512]
+
+    def _read(self, path: str, limit: int = 1 << 16) -> str:
+        try:
+            with open(os.path.join(self._proc, path), "rb") as stream:
+                return stream.read(limit).decode("utf-8", "replace")
+        except OSError:
+            return ""
