@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Every target can be interrupted and run again. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-torch lab-up lab-down deploy stop survey bench diagnose lint unit sanity molecule test test-all clean
+
+export CONTAINERS_CONF := $(CURDIR)/tests/images/containers.conf
+BIN := .venv/bin
+PLAYBOOK = $(BIN)/ansible-playbook
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup:  ## Install Debian packages and the pinned tools into .venv (re-runnable)
+	@tools/setup.sh base
+
+setup-torch:  ## Make .venv-torch for the tests of the ddtree package
+	@tools/setup.sh torch
+
+lab-up: setup  ## Build the lab image and start the two lab hosts
+	@$(PLAYBOOK) playbooks/lab.yml
+
+lab-down:  ## Remove the lab hosts (nothing else)
+	@$(PLAYBOOK) playbooks/lab.yml --extra-vars lab_state=absent
+
+deploy: lab-up  ## Take the lab hosts from blank to serving, and show a real completion
+	@$(PLAYBOOK) deploy_dflash.yml --limit lab $(ARGS)
+
+stop:  ## Stop the lab's instances
+	@$(PLAYBOOK) playbooks/stop.yml --limit lab $(ARGS)
+
+survey:  ## Survey the lab: reports/survey/latest.html
+	@$(PLAYBOOK) playbooks/survey.yml --limit lab $(ARGS)
+
+bench:  ## Benchmark the lab: reports/benchmark/latest.html
+	@$(PLAYBOOK) playbooks/benchmark.yml --limit lab $(ARGS)
+
+diagnose:  ## Diagnose the lab's instances
+	@$(PLAYBOOK) playbooks/diagnose.yml --limit lab $(ARGS)
+
+lint: setup  ## ruff, yamllint, ansible-lint
+	@tests/run.py lint
+
+unit: setup  ## pytest for the collection, on every supported Python found
+	@tests/run.py unit
+
+sanity: setup  ## ansible-test sanity, on every supported Python found
+	@tests/run.py sanity
+
+molecule: setup  ## Molecule; SCENARIO=name[,name] for some of them
+	@tests/run.py molecule $(if $(SCENARIO),--scenario $(SCENARIO))
+
+test: setup setup-torch  ## Everything that CI runs; ends in one line of counts
+	@tests/run.py lint sanity unit package molecule
+
+test-all: setup setup-torch  ## test, and what takes longer (scale, kill series, image builds)
+	@tests/run.py lint sanity unit package molecule long
+
+clean: ## Remove what the targets made here (environments, build and report folders); lab hosts stay
+	@rm -rf .build .venv .venv-* .ansible .cache .pytest_cache .ruff_cache .hypothesis dist tests/output

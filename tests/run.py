@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the project's checks and end in one line of counts.
+
+usage: tests/run.py STEP [STEP ...] [--scenario NAME[,NAME]]
+Steps: lint, sanity, unit, package, molecule, long. A linter or a Molecule scenario counts as one test; pytest reports its own
+numbers through JUnit files. A Python interpreter that is not there counts as one skipped test, by name. Exit status 1 when
+anything failed, or when nothing ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# ansible-test refuses a linked collection, and Molecule must not test an installed copy: both run in this copy of the tree.
+COPY = ROOT / ".build" / "ansible_collections" / "inferlab" / "dflash"
+PYTHONS = {"3.11": ".venv", "3.12": ".venv-py312", "3.13": ".venv-py313"}
+SCENARIOS = ROOT / "extensions" / "molecule"
+
+
+@dataclass
+class Totals:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def record(self, name: str, ok: bool, seconds: float) -> None:
+        self.passed += ok
+        self.failed += not ok
+        if not ok:
+            self.failures.append(name)
+        print(f"{'ok' if ok else 'FAILED'}: {name} ({seconds:.0f} s)", flush=True)
+
+    def skip(self, name: str) -> None:
+        self.skipped += 1
+        print(f"skipped: {name}", flush=True)
+
+    def junit(self, name: str, report: Path, status: int, seconds: float) -> None:
+        """Add the counts of a JUnit file; a run that failed without one counts as one failure."""
+        tests = failures = skipped = 0
+        for file in sorted(report.glob("*.xml")) if report.is_dir() else [report] if report.exists() else []:
+            for suite in ElementTree.parse(file).getroot().iter("testsuite"):
+                tests += int(suite.get("tests", 0))
+                failures += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+                skipped += int(suite.get("skipped", 0))
+                for case in suite.iter("testcase"):
+                    if case.find("skipped") is not None:
+                        print(f"  skipped: {case.get('classname')}::{case.get('name')}: {case.find('skipped').get('message')}")
+        if status != 0 and failures == 0:
+            failures += 1
+            tests += 1
+        if failures or tests == 0:
+            self.failures.append(name)
+        self.passed += tests - failures - skipped
+        self.failed += failures + (tests == 0)
+        self.skipped += skipped
+        print(f"{'FAILED' if failures or not tests else 'ok'}: {name}: {tests} tests ({seconds:.0f} s)", flush=True)
+
+
+def run(argv: list[str], cwd: Path = ROOT, env: dict[str, str] | None = None) -> tuple[int, float]:
+    print(f"\n==> {' '.join(argv)}", flush=True)
+    begin = time.monotonic()
+    status = subprocess.run(argv, cwd=cwd, env={**os.environ, **(env or {})}, check=False).returncode
+    return status, time.monotonic() - begin
+
+
+def known_files() -> list[str]:
+    """What git tracks or would track here."""
+    output = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    ).stdout.decode()
+    return [name for name in output.split("\0") if name and not name.startswith(".collections/") and (ROOT / name).exists()]
+
+
+def refresh_copy() -> None:
+    """Make COPY equal to the tree, without touching files that did not change (ansible-test caches by time)."""
+    wanted = set(known_files())
+    for file in list(COPY.rglob("*")) if COPY.exists() else []:
+        relative = file.relative_to(COPY)
+        kept = relative.parts[0] == ".git" or relative.parts[:2] == ("tests", "output")
+        if not kept and (file.is_file() or file.is_symlink()) and str(relative) not in wanted:
+            file.unlink()
+    for name in sorted(wanted):
+        source, target = ROOT / name, COPY / name
+        if target.exists() and target.stat().st_mtime_ns == source.stat().st_mtime_ns and target.stat().st_size == source.stat().st_size:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target, follow_symlinks=False)
+    if not (COPY / ".git").exists():
+        subprocess.run(["git", "init", "--quiet", str(COPY)], check=True)
+    subprocess.run(["git", "-C", str(COPY), "add", "--all"], check=True, capture_output=True)
+
+
+def stage_get_pip() -> None:
+    """Give ansible-test its pip bootstrap from ensurepip, so that it needs no download outside the package index."""
+    cache = Path.home() / ".ansible" / "test" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    for name in ("get_pip_24_2.py", "get_pip_25_2.py"):
+        if not (cache / name).exists():
+            shutil.copy(ROOT / "tests" / "get_pip.py", cache / name)
+
+
+def pythons(totals: Totals, step: str) -> list[tuple[str, Path]]:
+    """(version, environment) of each supported interpreter that is here; the others are counted as skipped."""
+    found = []
+    for version, name in PYTHONS.items():
+        if version != "3.11":
+            if subprocess.run([ROOT / "tools/find_python.sh", version], capture_output=True, check=False).returncode != 0:
+                totals.skip(f"{step} on Python {version}: no working interpreter found")
+                continue
+            if subprocess.run([ROOT / "tools/setup.sh", "core221", version], check=False).returncode != 0:
+                totals.record(f"{step}: environment for Python {version}", False, 0)
+                continue
+        found.append((version, ROOT / name))
+    return found
+
+
+def lint(totals: Totals, _options: argparse.Namespace) -> None:
+    tools = ROOT / ".venv" / "bin"
+    refresh_copy()
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".build"), "PATH": f"{tools}:{os.environ['PATH']}"}
+    for name, argv, cwd in (
+        ("ruff check", ["ruff", "check", "."], ROOT),
+        ("ruff format", ["ruff", "format", "--check", "."], ROOT),
+        ("yamllint", ["yamllint", "--strict", "."], ROOT),
+        ("ansible-lint", ["ansible-lint", "--strict"], COPY),
+        ("antsibull-docs", ["antsibull-docs", "lint-collection-docs", ".", "--plugin-docs", "--skip-rstcheck"], COPY),
+        ("antsibull-changelog", ["antsibull-changelog", "lint"], COPY),
+    ):
+        status, seconds = run([str(tools / argv[0]), *argv[1:]], cwd, env)
+        totals.record(name, status == 0, seconds)
+
+
+def sanity(totals: Totals, _options: argparse.Namespace) -> None:
+    refresh_copy()
+    stage_get_pip()
+    for version, environment in pythons(totals, "ansible-test sanity"):
+        argv = [str(environment / "bin" / "ansible-test"), "sanity", "--venv", "--python", version, "--color", "no"]
+        status, seconds = run(argv, COPY, {"PATH": f"{environment}/bin:{os.environ['PATH']}"})
+        totals.record(f"ansible-test sanity on Python {version}", status == 0, seconds)
+
+
+def unit(totals: Totals, _options: argparse.Namespace) -> None:
+    refresh_copy()
+    stage_get_pip()
+    report = COPY / "tests" / "output" / "junit"
+    for version, environment in pythons(totals, "ansible-test units"):
+        shutil.rmtree(report, ignore_errors=True)
+        argv = [str(environment / "bin" / "ansible-test"), "units", "--venv", "--python", version, "--color", "no"]
+        status, seconds = run(argv, COPY, {"PATH": f"{environment}/bin:{os.environ['PATH']}"})
+        totals.junit(f"ansible-test units on Python {version}", report, status, seconds)
+
+
+def package(totals: Totals, _options: argparse.Namespace) -> None:
+    report = ROOT / ".build" / "package.xml"
+    report.parent.mkdir(exist_ok=True)
+    report.unlink(missing_ok=True)
+    argv = [str(ROOT / ".venv-torch/bin/python"), "-m", "pytest", "tests", f"--junitxml={report}", "-q", "--durations=5"]
+    source = ROOT / "roles/engine/files/ddtree"
+    status, seconds = run(argv, source, {"PYTHONPATH": str(source / "src"), "PYTHONDONTWRITEBYTECODE": "1"})
+    totals.junit("ddtree package", report, status, seconds)
+
+
+def scenario_names(kind: str) -> list[str]:
+    """Scenarios of one kind: those whose name ends in _full are long, `default` only makes hosts."""
+    names = sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml") if path.parent.name != "default")
+    return [name for name in names if name.endswith("_full") == (kind == "long")]
+
+
+def molecule_scenario(totals: Totals, name: str) -> None:
+    """Make the scenario's hosts, run its sequence, remove the hosts; the exit code decides."""
+    tools = ROOT / ".venv" / "bin"
+    env = {
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".build"),
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "CONTAINERS_CONF": str(ROOT / "tests/images/containers.conf"),
+        "MOLECULE_GROUPS": f"molecule_{name}",
+        "PY_COLORS": "0",
+    }
+    begin = time.monotonic()
+    work = COPY / "extensions"
+    status, _seconds = run([str(tools / "molecule"), "create", "-s", "default"], work, env)
+    if status == 0:
+        status, _seconds = run([str(tools / "molecule"), "test", "-s", name, "--destroy=never"], work, env)
+    run([str(tools / "molecule"), "destroy", "-s", "default"], work, env)
+    totals.record(f"molecule {name}", status == 0, time.monotonic() - begin)
+
+
+def molecule(totals: Totals, options: argparse.Namespace) -> None:
+    refresh_copy()
+    known = scenario_names("short") + scenario_names("long")
+    names = options.scenario.split(",") if options.scenario else scenario_names("short")
+    for name in names:
+        if name not in known:
+            sys.exit(f"tests/run.py: there is no Molecule scenario {name!r}; there are: {', '.join(known)}")
+        molecule_scenario(totals, name)
+
+
+def long(totals: Totals, _options: argparse.Namespace) -> None:
+    for name in scenario_names("long"):
+        molecule_scenario(totals, name)
+    for script in sorted((ROOT / "tests" / "long").glob("*.sh")):
+        status, seconds = run(["bash", str(script)])
+        totals.record(script.name, status == 0, seconds)
+
+
+STEPS = {"lint": lint, "sanity": sanity, "unit": unit, "package": package, "molecule": molecule, "long": long}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("steps", nargs="+", choices=sorted(STEPS), metavar="STEP")
+    parser.add_argument("--scenario", default="", help="Molecule scenarios, separated by commas")
+    options = parser.parse_args()
+    totals = Totals()
+    for step in options.steps:
+        begin = time.monotonic()
+        STEPS[step](totals, options)
+        print(f"-- {step}: {time.monotonic() - begin:.0f} s", flush=True)
+    for name in totals.failures:
+        print(f"failed: {re.sub(chr(10), ' ', name)}")
+    print(f"{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped")
+    return 0 if totals.failed == 0 and totals.passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Make the control node ready: Debian packages, then pinned Python environments beside this checkout. Re-runnable; a finished
+# part is recognised by its inputs and skipped, a half-made environment is made again.
+# usage: tools/setup.sh base|torch|core221 [PYTHON]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+packages=(podman runc mmdebstrap apt-utils openssh-client gcc libc6-dev netavark iptables python3-venv git)
+
+say() { echo "setup: $*"; }
+
+debian_packages() {
+  local missing=() package
+  for package in "${packages[@]}"; do
+    dpkg-query --show --showformat '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  [ "$(id -u)" = 0 ] || { echo "setup: these Debian packages are missing: ${missing[*]}; run this as root or install them first" >&2; exit 1; }
+  say "installing Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get -o DPkg::Lock::Timeout=300 update -qq
+  apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# environment DIR PYTHON REQUIREMENTS ...: an environment whose mark equals the hash of its inputs is complete.
+environment() {
+  local dir=$1 python=$2 mark; shift 2
+  mark=$({ "$python" --version; sha256sum "$@"; } | sha256sum | cut -c1-16)
+  [ "$(cat "$dir/.complete" 2>/dev/null)" = "$mark" ] && return
+  say "making $dir with $("$python" --version) from $*"
+  rm -rf "$dir"
+  "$python" -m venv "$dir"
+  "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip 2> >(grep -v 'is ignored: it is neither' >&2)
+  local file
+  for file in "$@"; do
+    "$dir/bin/python" -m pip install --disable-pip-version-check --progress-bar on --requirement "$file" \
+      2> >(grep -v 'is ignored: it is neither' >&2) | { grep -E '^(Downloading|Installing|Successfully)' || true; } | cut -c1-160
+  done
+  echo "$mark" >"$dir/.complete"
+}
+
+python311() { tools/find_python.sh 3.11 || { echo "setup: Python 3.11 is needed (Debian 12: apt-get install python3)" >&2; exit 1; }; }
+
+case "${1:-}" in
+  base) debian_packages; environment .venv "$(python311)" requirements/dev-core219.txt ;;
+  torch) debian_packages; environment .venv-torch "$(python311)" roles/engine/files/ddtree/requirements-transformers.txt requirements/torch-test.txt ;;
+  core221) environment ".venv-py${2/./}" "$(tools/find_python.sh "$2")" requirements/dev-core221.txt ;;
+  *) echo "usage: tools/setup.sh base|torch|core221 [PYTHON]" >&2; exit 2 ;;
+esac
