@@ -15,8 +15,10 @@ from .errors import PlanError
 
 ALGORITHMS = ("ddtree", "dflash", "none")
 BACKENDS = ("auto", "sglang", "transformers")
-FIRST_PORT = 30000
 DEFAULT_BUDGET = 16
+
+#: What the first rung of the ladder, the instance itself, is called.
+AS_WISHED = "as wished"
 
 #: Flat option -> key of the instance it sets.
 FLAT_OPTIONS = {
@@ -305,8 +307,14 @@ def _instance(where: str, given: t.Any, lone: bool) -> dict[str, t.Any]:
 
 def _check_profiles(instance: t.Mapping[str, t.Any]) -> None:
     """A profile must be a valid instance when laid over its instance; said now, not after the first failed attempt."""
+    names = [AS_WISHED]
     for profile in instance["profiles"]:
         where = f"instance {instance['name']}, profile {profile['profile']}"
+        if profile["profile"] in names:
+            _refuse(
+                where, "profile", profile["profile"], "that name is taken", "Name each profile: {profile: NAME, ...}"
+            )
+        names.append(profile["profile"])
         algorithm = profile.get("algorithm", instance["algorithm"])
         if algorithm != "none" and not instance["drafter"]:
             _refuse(

@@ -94,6 +94,8 @@ def test_profiles_get_a_name_and_are_kept_in_order():
         ({**PAIR, "engine_backend": "transformers", "tp_size": 2}, ["one GPU or the CPU"]),
         ({**PAIR, "profiles": [{"model": "other"}]}, ["profiles[0]: model", "unknown"]),
         ({**PAIR, "profiles": [{"tp_size": 4}]}, ["above the instance's own 1", "goes down"]),
+        ({**PAIR, "tp_size": 2, "profiles": [{"tp_size": 1}, {"tp_size": 1}]}, ["profile = 'tp1'", "taken"]),
+        ({**PAIR, "profiles": [{"profile": "as wished", "budget": 8}]}, ["'as wished'", "taken"]),
         ({**PAIR, "profiles": "none"}, ["profiles = 'none'", "list of overrides"]),
         ({"model": "m", "profiles": [{"algorithm": "dflash"}]}, ["profile dflash", "needs a drafter"]),
     ],
