@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ladder: which lower profile to try after a failed start, and when to stop.
 
-An instance is tried as wished first, then its profiles in order, each at most once. A profile is tried only when it changes
-something that can cure the diagnosed code, and then for every attempt that failed so far: it must not bring back what an
-earlier attempt died of.
+An instance is tried as wished first, then its profiles in order, each at most once. A profile is tried only when it
+changes something that can cure the diagnosed code, and then for every attempt that failed so far: it must not bring back
+what an earlier attempt died of.
 """
 
 from __future__ import annotations

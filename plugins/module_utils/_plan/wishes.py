@@ -112,15 +112,6 @@ def _name(where: str, key: str, value: t.Any) -> str:
     return text
 
 
-def _place(where: str, key: str, value: t.Any) -> str | dict[str, t.Any]:
-    """A model: a path or hub name as a string, or the mapping that role models documents."""
-    if isinstance(value, dict):
-        if not value:
-            _refuse(where, key, value, "it is empty", "Give a path, a hub name or the mapping of role models")
-        return {str(k): v for k, v in value.items()}
-    return _text(where, key, value)
-
-
 def _environment(where: str, key: str, value: t.Any) -> dict[str, str]:
     if not isinstance(value, dict):
         _refuse(
@@ -202,8 +193,8 @@ def _algorithm(where: str, key: str, value: t.Any) -> str:
 _CHECKS: dict[str, t.Callable[[str, str, t.Any], t.Any]] = {
     "name": _name,
     "engine_backend": lambda where, key, value: _choice(where, key, value, BACKENDS),
-    "model": _place,
-    "drafter": _place,
+    "model": _text,
+    "drafter": _text,
     "served_model_name": _text,
     "algorithm": _algorithm,
     "tp_size": lambda where, key, value: _integer(where, key, value, 1, 64),
