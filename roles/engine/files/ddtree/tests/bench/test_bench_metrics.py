@@ -60,6 +60,15 @@ def test_lines_that_are_not_samples_are_passed_over():
     assert got.values["x"] == 1000.0 and "y" not in got.values
 
 
+def test_tree_facts_are_means_of_the_interval():
+    before = metrics.parse(
+        "ddtree_tree_build_seconds_sum 1.0\nddtree_tree_build_seconds_count 10\nddtree_tree_nodes 16"
+    )
+    after = metrics.parse("ddtree_tree_build_seconds_sum 1.4\nddtree_tree_build_seconds_count 30\nddtree_tree_nodes 16")
+    assert metrics.tree_facts(before, after) == {"tree_nodes": 16.0, "build_ms": pytest.approx(20.0)}
+    assert metrics.tree_facts(None, after) == metrics.tree_facts(before, before.__class__({})) == {}
+
+
 def test_foreign_requests():
     assert metrics.foreign_requests(ddtree(requests=5), ddtree(requests=9), ours=4) == 0
     assert metrics.foreign_requests(ddtree(requests=5), ddtree(requests=12), ours=4) == 3

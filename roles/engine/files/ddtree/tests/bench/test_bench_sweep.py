@@ -50,19 +50,25 @@ def test_every_second_block_goes_backwards():
     ]
 
 
+def test_a_visit_goes_forwards_and_backwards_through_its_cells():
+    order = sweep.cells([1, 4], ["code", "math"])
+    assert order[:4] == [(0, 1, "code"), (0, 1, "math"), (0, 4, "code"), (0, 4, "math")]
+    assert [cell[1:] for cell in order[4:]] == [cell[1:] for cell in reversed(order[:4])]
+
+
 def test_sweep_measures_every_cell_on_fresh_servers(free_port, prompt_file, tmp_path):
     plan, log = plan_for(free_port, prompt_file), []
     result = sweep_once(plan, tmp_path / "run", log=log)
     assert (result["done"], result["total"], result["stopped"]) == (6, 6, "done")
     rows = sweep.collect(plan, tmp_path / "run")["rows"]
-    cells = {(r["block"], r["configuration"], r["concurrency_wanted"], r["domain"]) for r in rows}
-    assert len(rows) == len(cells) == 2 * 3 * 2 * 2
-    assert all(r["completed"] == 4 and r["foreign_requests"] == 0 for r in rows)
+    cells = {(r["block"], r["configuration"], r["half"], r["concurrency_wanted"], r["domain"]) for r in rows}
+    assert len(rows) == len(cells) == 2 * 3 * 2 * 2 * 2
+    assert all(r["completed"] == 2 and r["foreign_requests"] == 0 for r in rows)
     assert {r["server_info"]["algorithm"] for r in rows if r["configuration"] == "ddtree-16"} == {"ddtree"}
     # Paired by prompt: within a cell every configuration saw the same prompts.
     seen = {}
     for row in rows:
-        cell = (row["block"], row["concurrency_wanted"], row["domain"])
+        cell = (row["block"], row["half"], row["concurrency_wanted"], row["domain"])
         seen.setdefault(cell, set()).add(tuple(sorted(q["prompt"] for q in row["requests"])))
     assert all(len(sets) == 1 for sets in seen.values())
     assert any("[6/6]" in line for line in log)
@@ -141,7 +147,7 @@ def test_command_line_sweep_and_collect(free_port, prompt_file, tmp_path, capsys
     assert main(["sweep", *where]) == 0
     assert json.loads(capsys.readouterr().out)["done"] == 1
     assert main(["collect", *where]) == 0
-    assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 4
     (tmp_path / "plan.json").write_text(json.dumps(plan | {"blocks": 0}))
     assert main(["sweep", *where]) == 2
 

@@ -102,6 +102,7 @@ async def measure(
         warmup=load.warmup,
         foreign=metrics.foreign_requests(before, after, len(outcomes)),
         server=server_facts(url, api_key),
+        tree=metrics.tree_facts(before, after),
         tag=tag,
         details=details,
     )

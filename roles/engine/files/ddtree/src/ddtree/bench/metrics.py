@@ -28,6 +28,7 @@ RUNNING = ("ddtree_requests_running", "sglang:num_running_reqs")
 WAITING = ("ddtree_requests_waiting", "sglang:num_queue_reqs")
 HISTOGRAM = "ddtree_accept_length"
 GAUGE = "sglang:spec_accept_length"
+_PARTS = ("_count", "_sum")
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,23 @@ def acceptance(before: Snapshot | None, after: Snapshot | None) -> Acceptance:
     if gauge:
         return Acceptance(gauge, None, {}, "sglang_gauge")
     return Acceptance(None, None, {}, "none")
+
+
+def tree_facts(before: Snapshot | None, after: Snapshot | None) -> dict[str, float]:
+    """Means over an interval of what a tree engine says about itself: nodes a tree, ms to build one."""
+    facts: dict[str, float] = {}
+    if before is None or after is None:
+        return facts
+    for metric, name, scale in (
+        ("ddtree_tree_nodes", "tree_nodes", 1.0),
+        ("ddtree_tree_build_seconds", "build_ms", 1e3),
+    ):
+        count, total = (after.values.get(metric + end, 0.0) - before.values.get(metric + end, 0.0) for end in _PARTS)
+        if count > 0:
+            facts[name] = total / count * scale
+        elif metric in after.values:
+            facts[name] = after.values[metric] * scale
+    return facts
 
 
 def foreign_requests(before: Snapshot | None, after: Snapshot | None, ours: int) -> int | None:

@@ -3,7 +3,7 @@
 """One measurement as one JSON object, fields named as sglang's bench_serving where both have them.
 
 Lengths are tokens, fields in `_ms` milliseconds, `duration` seconds, throughputs a second. What sglang does
-not have: `steady_output_throughput`, `ci`, `accept`, `error_kinds`, `foreign_requests`, `requests`.
+not have: `steady_output_throughput`, `ci`, `accept`, `tree`, `error_kinds`, `foreign_requests`, `requests`.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def build(
     warmup: int,
     foreign: int | None,
     server: dict[str, Any],
+    tree: dict[str, float],
     tag: Any = None,
     details: bool = False,
 ) -> dict[str, Any]:
@@ -135,6 +136,7 @@ def build(
             "histogram": {str(k): v for k, v in sorted(accept.histogram.items())},
             "source": accept.source,
         },
+        "tree": tree,
         "error_kinds": dict(Counter((o.error or "").split(":", 1)[0] for o in bad)),
         "error_rate": len(bad) / len(outcomes) if outcomes else 0.0,
         "error_samples": sorted({(o.error or "")[:200] for o in bad})[:3],

@@ -4,7 +4,7 @@
 
 Every block visits every configuration once, each time on a fresh server; every second block goes
 backwards (A B C, C B A), so that whatever rises or falls steadily over the run weighs on all alike.
-A visit's rows are written whole when it ends, and a run that was cut off goes on with the visits that
+Within a visit the cells go forwards and then backwards. A visit's rows are written whole when it ends, and a run that was cut off goes on with the visits that
 are missing. Blocks that time does not allow are left out as blocks, never as single configurations.
 """
 
@@ -72,6 +72,16 @@ def visits(plan: dict[str, Any]) -> list[Visit]:
     """The order of visits: forwards in even blocks, backwards in odd ones."""
     keys = [c["key"] for c in plan["configurations"]]
     return [Visit(b, k) for b in range(plan["blocks"]) for k in (keys if b % 2 == 0 else reversed(keys))]
+
+
+def cells(concurrencies: list[int], domains: list[str]) -> list[tuple[int, int, str]]:
+    """(half, concurrency, domain) in the order of a visit: forwards, then backwards.
+
+    Each cell is measured early and late on the same server, so that a server that slows down shows itself
+    and weighs on all cells alike.
+    """
+    order = [(c, d) for c in concurrencies for d in domains]
+    return [(0, c, d) for c, d in order] + [(1, c, d) for c, d in reversed(order)]
 
 
 def fingerprint(plan: dict[str, Any]) -> str:
@@ -144,7 +154,7 @@ def collect(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, api_key: str | None, say: Say) -> list:
-    """A fresh server in the visit's configuration, measured at every concurrency and domain; its rows."""
+    """A fresh server in the visit's configuration, measured at every concurrency and domain, twice; its rows."""
     entry = next(c for c in plan["configurations"] if c["key"] == visit.key)
     base = {
         "configuration": visit.key,
@@ -170,32 +180,36 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
         return [base | {"start_failed": str(exc)[-2000:]}]
     rows = []
     try:
-        for concurrency in plan["concurrencies"]:
-            for domain, pool in domains.items():
-                cell = base | {"concurrency_wanted": concurrency, "domain": domain, "ready_seconds": round(ready, 3)}
-                # The same seed in every configuration and block of a cell: measurements are paired by prompt.
-                load = Load(
-                    requests=plan["requests"],
-                    concurrency=concurrency,
-                    warmup=plan.get("warmup", 1),
-                    seed=plan.get("seed", 1) + visit.block,
-                    timeout=plan.get("request_timeout", 120.0),
+        for half, concurrency, domain in cells(plan["concurrencies"], list(domains)):
+            cell = base | {
+                "half": half,
+                "concurrency_wanted": concurrency,
+                "domain": domain,
+                "ready_seconds": round(ready, 3),
+            }
+            # The same seed in every configuration of a cell: measurements are paired by prompt.
+            load = Load(
+                requests=max(1, plan["requests"] // 2),
+                concurrency=concurrency,
+                warmup=plan.get("warmup", 1),
+                seed=plan.get("seed", 1) + 2 * visit.block + half,
+                timeout=plan.get("request_timeout", 120.0),
+            )
+            started = time.time()
+            try:
+                row = await measure(
+                    plan["url"], plan["model"], domains[domain], sampling, load, dataset=domain, api_key=api_key
                 )
-                started = time.time()
-                try:
-                    row = await measure(
-                        plan["url"], plan["model"], pool, sampling, load, dataset=domain, api_key=api_key
-                    )
-                except ServerUnusable as exc:
-                    row = {"completed": 0, "error_rate": 1.0, "error_kinds": {"unusable": 1}, "requests": []}
-                    row["error_samples"] = [str(exc)[:200]]
-                rows.append(row | cell | {"since_start": round(started - begin - ready, 3), "at": round(started, 3)})
-                rate, length = row.get("steady_output_throughput", 0.0), row.get("accept_length")
-                say(
-                    f"{visit.name}: {domain} x{concurrency}: {rate:.1f} tok/s"
-                    + (f", acceptance {length:.2f}" if length else "")
-                    + (f", errors {row['error_kinds']}" if row["error_kinds"] else "")
-                )
+            except ServerUnusable as exc:
+                row = {"completed": 0, "error_rate": 1.0, "error_kinds": {"unusable": 1}, "requests": []}
+                row["error_samples"] = [str(exc)[:200]]
+            rows.append(row | cell | {"since_start": round(started - begin - ready, 3), "at": round(started, 3)})
+            rate, length = row.get("steady_output_throughput", 0.0), row.get("accept_length")
+            say(
+                f"{visit.name}: {domain} x{concurrency}: {rate:.1f} tok/s"
+                + (f", acceptance {length:.2f}" if length else "")
+                + (f", errors {row['error_kinds']}" if row["error_kinds"] else "")
+            )
     finally:
         server.stop()
     return rows

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Hooks on SGLang's model runner: where a captured or dummy verify step must be told that it verifies a tree.
+
+Installed by the worker, before pools, attention backends and graphs of the target are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ddtree.sglang import ALGORITHM
+
+_installed = False
+
+
+def install() -> None:
+    """Register and apply the hooks once per process."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    runner = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.get_spec_info"
+    HookRegistry.register(runner, get_spec_info, HookType.AROUND)
+    HookRegistry.register(
+        "sglang.srt.speculative.spec_info.create_dummy_verify_input", create_dummy_verify_input, HookType.AROUND
+    )
+    HookRegistry.register(
+        "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len", extra_context_len, HookType.AFTER
+    )
+    HookRegistry.apply_hooks()
+
+
+def verifies_tree(spec_algorithm: Any, server_args: Any, is_draft_worker: bool) -> bool:
+    """Whether this model runner's TARGET_VERIFY steps carry a tree mask."""
+    return (
+        getattr(spec_algorithm, "name", None) == ALGORITHM
+        and not is_draft_worker
+        and int(server_args.speculative_eagle_topk) > 1
+    )
+
+
+def _tree_input(server_args: Any, custom_mask: Any, rows: int) -> Any:
+    from ddtree.sglang.verify_input import DDTreeVerifyInput
+
+    return DDTreeVerifyInput(
+        draft_token=None,
+        positions=None,
+        draft_token_num=rows,
+        topk=int(server_args.speculative_eagle_topk),
+        custom_mask=custom_mask,
+    )
+
+
+def get_spec_info(original: Callable[..., Any], runner: Any, num_tokens: int) -> Any:
+    """DFLASH captures a mask-free causal verify graph; a tree's graph must read the mask buffer."""
+    model_runner = runner.model_runner
+    if not verifies_tree(model_runner.spec_algorithm, model_runner.server_args, model_runner.is_draft_worker):
+        return original(runner, num_tokens)
+    return _tree_input(model_runner.server_args, runner.buffers.custom_mask, runner.captured_req_width)
+
+
+def create_dummy_verify_input(
+    original: Callable[..., Any],
+    spec_algorithm: Any,
+    server_args: Any,
+    custom_mask: Any,
+    num_tokens_per_req: int,
+    is_draft_worker: bool,
+) -> Any:
+    """The warm-up forward before capture, likewise."""
+    if not verifies_tree(spec_algorithm, server_args, is_draft_worker):
+        return original(spec_algorithm, server_args, custom_mask, num_tokens_per_req, is_draft_worker)
+    return _tree_input(server_args, custom_mask, num_tokens_per_req)
+
+
+def extra_context_len(extra: int, server_args: Any) -> int:
+    """Width of a request's slot row beyond the context length.
+
+    Decode preparation reserves two verify windows past the committed length, but a row has room for one; near the
+    context limit the second would be written into the next request's row.
+    """
+    if (server_args.speculative_algorithm or "").upper() != ALGORITHM:
+        return extra
+    return max(extra, 4 + 2 * int(server_args.speculative_num_draft_tokens))
