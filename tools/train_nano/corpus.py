@@ -34,8 +34,25 @@ CHAT_TEMPLATE = (
 
 HELD_OUT = 24
 SKIPPED_DIRECTORIES = {"__pycache__", "site-packages", "dist-packages", "idlelib", "lib2to3", "ensurepip"}
-NAMES = "Ana Ben Cleo Dan Eva Finn Gus Hana Ivo Jin Kai Lea Max Nia Oto Pia".split()
-THINGS = "apples books coins stamps pens cards shells beads".split()
+NAMES = [
+    "Ana",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eva",
+    "Finn",
+    "Gus",
+    "Hana",
+    "Ivo",
+    "Jin",
+    "Kai",
+    "Lea",
+    "Max",
+    "Nia",
+    "Oto",
+    "Pia",
+]
+THINGS = ["apples", "books", "coins", "stamps", "pens", "cards", "shells", "beads"]
 
 
 def turn(role: str, content: str) -> str:

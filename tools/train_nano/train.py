@@ -158,11 +158,14 @@ def continuations(
         tokens = texts.sample(batch, 32, at_starts=len(made) % 8 < 4)
         text, cache, feed = tokens, DynamicCache(config=model.config), tokens
         while text.shape[1] < length:
-            logits = model(input_ids=feed, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
-            if temperature:
-                feed = torch.multinomial((logits / temperature).softmax(-1), 1)
-            else:
-                feed = logits.argmax(-1, keepdim=True)
+            logits = (
+                model(input_ids=feed, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
+            )
+            feed = (
+                torch.multinomial((logits / temperature).softmax(-1), 1)
+                if temperature
+                else logits.argmax(-1, keepdim=True)
+            )
             text = torch.cat([text, feed], dim=1)
         made.append(text)
         log(f"  {len(made) * batch} texts")
@@ -238,7 +241,9 @@ def save(out: Path, model: Qwen3ForCausalLM, drafter: Drafter, tokenizer: PreTra
     model.save_pretrained(out / "target")
     tokenizer.save_pretrained(out / "target", save_jinja_files=False)
     (out / "drafter").mkdir(parents=True, exist_ok=True)
-    weights = {name: weight.detach().to(torch.bfloat16).cpu().contiguous() for name, weight in drafter.state_dict().items()}
+    weights = {
+        name: weight.detach().to(torch.bfloat16).cpu().contiguous() for name, weight in drafter.state_dict().items()
+    }
     save_file(weights, out / "drafter/model.safetensors", metadata={"format": "pt"})
 
 
@@ -264,7 +269,9 @@ def drafter_config(shape: dict) -> dict:
     }
 
 
-def measure(out: Path, held_out: dict[str, list[str]], tokenizer: PreTrainedTokenizerFast, device: str, new: int) -> None:
+def measure(
+    out: Path, held_out: dict[str, list[str]], tokenizer: PreTrainedTokenizerFast, device: str, new: int
+) -> None:
     """Acceptance of chain and tree on the held-out prompts, float32 and greedy, as the tests do it."""
     target, drafter = Target.load(out / "target", device=device), Drafter.load(out / "drafter", device=device)
     totals: dict[str, list[int]] = {"dflash": [0, 0], "ddtree": [0, 0]}

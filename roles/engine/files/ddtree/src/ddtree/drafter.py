@@ -88,7 +88,9 @@ class DrafterConfig:
         layer_types = tuple(raw.get("layer_types") or ["full_attention"] * layers)
         unknown = set(layer_types) - {"full_attention", "sliding_attention"}
         if unknown:
-            raise ModelError(f"{name}: layer_types has {sorted(unknown)}, known are full_attention and sliding_attention")
+            raise ModelError(
+                f"{name}: layer_types has {sorted(unknown)}, known are full_attention and sliding_attention"
+            )
         if len(layer_types) != layers:
             raise ModelError(f"{name}: layer_types has {len(layer_types)} entries for {layers} layers")
         window = raw.get("sliding_window")
@@ -257,9 +259,7 @@ class Drafter(nn.Module):
         context = self.hidden_norm(self.fc(features))
         return [layer.self_attn.key_value(context, positions) for layer in self.layers]
 
-    def observe(
-        self, cache: RaggedKV, features: torch.Tensor, positions: torch.Tensor, counts: torch.Tensor
-    ) -> None:
+    def observe(self, cache: RaggedKV, features: torch.Tensor, positions: torch.Tensor, counts: torch.Tensor) -> None:
         """Add the features of newly committed tokens to the context; row `r` has `counts[r]` of them, in front."""
         for index, (keys, values) in enumerate(self.context_key_value(features, positions)):
             cache.append(index, keys, values)
@@ -312,9 +312,7 @@ def rotate(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Tens
 def check_pair(config: DrafterConfig, target_hidden: int, target_layers: int, target_vocab: int) -> None:
     """Raise `ModelError` if this drafter was not made for a target of this shape."""
     if config.hidden_size != target_hidden:
-        raise ModelError(
-            f"drafter and target are not a pair: hidden size {config.hidden_size} against {target_hidden}"
-        )
+        raise ModelError(f"drafter and target are not a pair: hidden size {config.hidden_size} against {target_hidden}")
     if config.num_target_layers is not None and config.num_target_layers != target_layers:
         raise ModelError(
             f"drafter and target are not a pair: made for {config.num_target_layers} target layers, found {target_layers}"
@@ -324,11 +322,11 @@ def check_pair(config: DrafterConfig, target_hidden: int, target_layers: int, ta
             f"drafter and target are not a pair: it reads target layers {list(config.target_layer_ids)} of {target_layers}"
         )
     if config.vocab_size is not None and config.vocab_size != target_vocab:
-        raise ModelError(
-            f"drafter and target are not a pair: vocabulary {config.vocab_size} against {target_vocab}"
-        )
+        raise ModelError(f"drafter and target are not a pair: vocabulary {config.vocab_size} against {target_vocab}")
     if config.mask_token_id >= target_vocab:
-        raise ModelError(f"drafter's mask token {config.mask_token_id} is outside the target's vocabulary {target_vocab}")
+        raise ModelError(
+            f"drafter's mask token {config.mask_token_id} is outside the target's vocabulary {target_vocab}"
+        )
 
 
 def _optional_int(value: object) -> int | None:

@@ -80,7 +80,9 @@ def inverse_cdf(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     return torch.searchsorted(cumulative, (uniforms * cumulative[:, -1])[:, None], right=True)[:, 0]
 
 
-def choose(logits: torch.Tensor, params: SamplingParams, uniforms: UniformStream, indices: torch.Tensor) -> torch.Tensor:
+def choose(
+    logits: torch.Tensor, params: SamplingParams, uniforms: UniformStream, indices: torch.Tensor
+) -> torch.Tensor:
     """State one token per row: `logits` `[n, V]`, `indices` int64 `[n]` on the CPU: index in the output of the token that each row
     would add. Returns int64 `[n]` on the device of the logits."""
     if params.temperature == 0.0:

@@ -153,4 +153,6 @@ def refuse_unsupported(config: dict, name: str) -> None:
             "only; use the sglang backend, or algorithm none with transformers itself"
         )
     if text.get("use_sliding_window") or kinds - {"full_attention"}:
-        raise ModelError(f"{name} has sliding-window layers: the transformers backend serves full-attention targets only")
+        raise ModelError(
+            f"{name} has sliding-window layers: the transformers backend serves full-attention targets only"
+        )
