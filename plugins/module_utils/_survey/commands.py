@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a command line is, without repeating it: arguments can hold keys and prompts."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.redact import redact
+
+#: Kind to patterns over a whole command line, unit name or unit description; the first kind that matches is it.
+PATTERNS: dict[str, list[str]] = {
+    "ddtree": [r"\bddtree\b", r"\bdflash-[\w.@-]+\.service"],
+    "sglang": [r"\bsglang\b", r"sglang::", r"\bsgl[-_](?:router|kernel)"],
+    "vllm": [r"\bvllm\b", r"VLLM::"],
+    "training": [
+        r"\btorchrun\b",
+        r"\bdeepspeed\b",
+        r"\baccelerate\s+launch\b",
+        r"\btorch\.distributed\.(?:run|launch)\b",
+        r"\b(?:pre|fine)?[-_]?train(?:er|ing)?(?:[-_]\w+)?\.py\b",
+        r"\b(?:axolotl|llamafactory|unsloth)\b",
+    ],
+    "serving": [
+        r"\bollama\b",
+        r"\bllama-server\b",
+        r"\btritonserver\b",
+        r"\btrtllm-serve\b",
+        r"\blmdeploy\b",
+        r"text-generation-\w+",
+    ],
+}
+
+#: Options whose value says what a server is, and can hold no secret.
+_TOLD = re.compile(
+    r"model|model-path|model-name|served-model-name|drafter|draft-model|speculative-draft-model-path|algorithm|"
+    r"speculative-algorithm|budget|speculative-ddtree-budget|host|port|tp|tp-size|tensor-parallel-size|dp|dp-size|"
+    r"pipeline-parallel-size|mem-fraction-static|gpu-memory-utilization|context-length|max-model-len|quantization|"
+    r"dtype|device|nproc[-_]per[-_]node|config"
+)
+_PYTHON = re.compile(r"^(?:python[\d.]*|pypy[\d.]*)$")
+
+
+def compile_patterns(patterns: t.Mapping[str, t.Sequence[str]]) -> list[tuple[str, t.Pattern[str]]]:
+    """Return (kind, pattern) pairs in order.
+
+    Raises:
+        ValueError: a pattern is no regular expression; the message names it.
+    """
+    compiled = []
+    for kind, expressions in patterns.items():
+        try:
+            compiled.append(
+                (
+                    kind,
+                    re.compile("|".join(f"(?:{expression})" for expression in expressions) or r"(?!)", re.IGNORECASE),
+                )
+            )
+        except re.error as exc:
+            raise ValueError(f"patterns.{kind}: {list(expressions)} is no list of regular expressions: {exc}") from exc
+    return compiled
+
+
+def kind_of(text: str, compiled: t.Sequence[tuple[str, t.Pattern[str]]]) -> str | None:
+    """Return the kind of the first pattern found in `text`."""
+    for kind, pattern in compiled:
+        if pattern.search(text):
+            return kind
+    return None
+
+
+def describe(argv: t.Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return (command, options): program and script or module, and the options that say what it serves.
+
+    >>> describe(["/opt/v/bin/python3", "-u", "-m", "sglang.launch_server", "--port", "30000", "--api-key", "x"])
+    ('python3 -m sglang.launch_server', {'port': '30000'})
+    """
+    if not argv:
+        return "", {}
+    if len(argv) == 1 or " " in argv[0]:
+        # A process that set its own title ("sglang::scheduler_TP0"): all in one string.
+        return redact(argv[0].split("\0")[0].strip())[:120], {}
+    words = list(argv)
+    program = words.pop(0).rsplit("/", 1)[-1]
+    said = [program]
+    while words and words[0].startswith("-") and _PYTHON.match(program):
+        option = words.pop(0)
+        if option == "-m" and words:
+            said += ["-m", words.pop(0)]
+            break
+        if option == "-c":
+            said += ["-c", "..."]
+            words = words[1:]
+            break
+        if option in ("-W", "-X") and words:
+            words.pop(0)
+    else:
+        script = next((word for word in words[:1] if not word.startswith("-")), None)
+        if script:
+            said.append(script)
+            words.remove(script)
+    script = next((word for word in words if word.endswith(".py")), None)
+    if script and not any(part.endswith(".py") for part in said):
+        said.append(script)
+    return redact(" ".join(said))[:200], told_options(words)
+
+
+def told_options(words: t.Sequence[str]) -> dict[str, str]:
+    """Return the harmless options among the arguments; every other one is left out."""
+    options: dict[str, str] = {}
+    for index, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        name, given, value = word[2:].partition("=")
+        if _TOLD.fullmatch(name):
+            following = words[index + 1] if not given and index + 1 < len(words) else value
+            if following and not following.startswith("--"):
+                options[name.replace("_", "-")] = redact(following)[:200]
+    return options
