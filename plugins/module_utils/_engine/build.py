@@ -1,0 +1,311 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Making one release: everything happens in ``<id>.partial``, and one rename makes it real.
+
+Killed at any point, the next run throws the partial directory away and starts over; a finished release is replaced only
+by a finished one. pip runs from its own wheel, with the network switched off and every hash required.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine import host, identity, manifest, patching, wheels
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine.lock import Lock
+
+SCHEMA = 1
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a release is made of: ``wheels`` are directories on the host, ``index`` lets pip use its index beside them,
+    ``imports`` are modules that must import before the release counts as made."""
+
+    releases: Path
+    id: str
+    lock: Lock
+    python: str
+    wheels: list[Path]
+    index: bool
+    plugin_name: str
+    plugin_version: str
+    plugin_sha256: str
+    patches: list[dict[str, Any]]
+    imports: list[str]
+
+    @property
+    def path(self) -> Path:
+        return self.releases / self.id
+
+    @property
+    def wanted(self) -> list[tuple[str, tuple[str, ...]]]:
+        """(name, acceptable hashes) of every wheel that goes in, the plugin last."""
+        return [*((p.name, p.hashes) for p in self.lock.pins), (self.plugin_name, (self.plugin_sha256,))]
+
+    @property
+    def requirements(self) -> str:
+        """The text handed to pip: the lock and the plugin's own line."""
+        plugin = f"{self.plugin_name}=={self.plugin_version} --hash=sha256:{self.plugin_sha256}\n"
+        return self.lock.text.rstrip("\n") + "\n" + plugin
+
+
+def inspect(path: Path, verify: bool = True) -> dict[str, Any]:
+    """State of a release on disk: ``{state, drift, manifest}``; state is absent, incomplete, drifted or complete.
+
+    Without ``verify`` no file is hashed, and a release that has a manifest is ``unverified``.
+    """
+    if not path.is_dir():
+        return {"state": "absent", "drift": [], "manifest": None}
+    try:
+        recorded = json.loads((path / manifest.NAME).read_text(encoding="utf-8"))
+        files = recorded["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"state": "incomplete", "drift": [{"path": manifest.NAME, "problem": "missing"}], "manifest": None}
+    if not verify:
+        return {"state": "unverified", "drift": [], "manifest": recorded}
+    drift = manifest.compare(files, manifest.collect(path))
+    return {"state": "drifted" if drift else "complete", "drift": drift, "manifest": recorded}
+
+
+@contextlib.contextmanager
+def exclusive(releases: Path) -> Iterator[None]:
+    """Hold the releases directory: one build or removal at a time; the kernel drops the lock with the process."""
+    releases.mkdir(parents=True, exist_ok=True)
+    with open(releases / ".lock", "w", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def build(spec: Spec) -> dict[str, Any]:
+    """Make the release and put it in place; returns its manifest. Raises EngineError, with the old state untouched."""
+    partial = spec.releases / f"{spec.id}.partial"
+    remove_leftovers(spec.releases)
+    if not spec.index:
+        _check_wheels(spec)
+    partial.mkdir(mode=0o755)
+    try:
+        recorded = _fill(spec, partial)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    _put_in_place(partial, spec.path)
+    return recorded
+
+
+def remove_leftovers(releases: Path) -> list[str]:
+    """Remove what a killed build or replacement left behind; the caller holds the directory."""
+    leftovers = [p for suffix in (".partial", ".replaced") for p in sorted(releases.glob(f"*{suffix}"))]
+    for path in leftovers:
+        shutil.rmtree(path)
+    return [path.name for path in leftovers]
+
+
+def finished(releases: Path) -> list[dict[str, Any]]:
+    """``{id, created, backend, lock}`` of the releases on disk, without verifying them."""
+    found = []
+    for path in sorted(releases.iterdir()) if releases.is_dir() else []:
+        if not identity.is_release_id(path.name) or not path.is_dir() or path.is_symlink():
+            continue
+        try:
+            recorded = json.loads((path / manifest.NAME).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            recorded = {}
+        found.append(
+            {
+                "id": path.name,
+                "created": recorded.get("created", 0),
+                "backend": recorded.get("backend"),
+                "lock": recorded.get("lock"),
+            }
+        )
+    return found
+
+
+def _fill(spec: Spec, partial: Path) -> dict[str, Any]:
+    venv = partial / "venv"
+    requirements = partial / "requirements.txt"
+    requirements.write_text(spec.requirements, encoding="utf-8")
+    _make_venv(spec, venv)
+    _install(spec, venv, requirements)
+    site = next(venv.glob("lib/python3*/site-packages"))
+    applied = patching.apply_all(site, spec.patches)
+    _relocate(venv, partial, spec.path)
+    interpreter = venv / "bin" / "python"
+    _compile(interpreter, site, partial, spec.path)
+    if spec.imports:
+        program = "import importlib, sys\nfor name in sys.argv[1:]:\n    importlib.import_module(name)"
+        _run([interpreter, "-B", "-c", program, *spec.imports], partial, "importing the engine in the new release")
+    recorded = {
+        "schema": SCHEMA,
+        "id": spec.id,
+        "backend": spec.lock.backend,
+        "lock": spec.lock.name,
+        "created": int(time.time()),
+        "python": host.python(str(interpreter))["version"],
+        "packages": {pin.name: pin.version for pin in spec.lock.pins},
+        "plugin": {"name": spec.plugin_name, "version": spec.plugin_version, "sha256": spec.plugin_sha256},
+        "patches": applied,
+        "files": manifest.collect(partial),
+    }
+    text = json.dumps(recorded, indent=1, sort_keys=True)
+    with open(partial / manifest.NAME, "w", encoding="utf-8") as handle:
+        handle.write(text)
+    # One sync of the file system instead of one for each of some ten thousand files: after the rename, a power cut may
+    # not leave a release that looks whole and is not.
+    os.sync()
+    return recorded
+
+
+def _make_venv(spec: Spec, venv: Path) -> None:
+    arguments = [spec.python, "-I", "-m", "venv"]
+    if not spec.index:
+        # pip comes from the wheels: Debian's Python then needs no ensurepip.
+        arguments.append("--without-pip")
+    try:
+        _run([*arguments, venv], venv.parent, "making the virtual environment")
+    except EngineError as error:
+        package = f"python{spec.lock.python}-venv"
+        raise EngineError(f"{error}\nInstall the package {package} and run again.", "venv_unavailable") from error
+
+
+def _install(spec: Spec, venv: Path, requirements: Path) -> None:
+    pip: list[Any] = [venv / "bin" / "python", "-m", "pip"]
+    source: list[Any] = [word for directory in spec.wheels for word in ("--find-links", directory)]
+    if not spec.index:
+        pip = [venv / "bin" / "python", _pip_wheel(spec) / "pip"]
+        source.append("--no-index")
+    options = [
+        "--require-hashes",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-compile",
+        "--no-cache-dir",
+        "--ignore-installed",
+    ]
+    quiet = [
+        "--disable-pip-version-check",
+        "--no-input",
+        "--no-warn-script-location",
+        "--root-user-action=ignore",
+        "-q",
+    ]
+    command = [*pip, "install", *source, *options, *quiet, "-r", requirements]
+    _run(command, venv.parent, "installing the locked wheels", pip_settings=spec.index)
+
+
+def _pip_wheel(spec: Spec) -> Path:
+    allowed = {digest for pin in spec.lock.pins if pin.name == "pip" for digest in pin.hashes}
+    for path in (path for directory in spec.wheels for path in sorted(directory.glob("pip-*.whl"))):
+        if manifest.sha256(path) in allowed:
+            return path
+    raise EngineError(f"lock {spec.lock.name} has no pip that is among the wheels; it runs the installation")
+
+
+def _relocate(venv: Path, old: Path, new: Path) -> None:
+    """Make the scripts of a virtual environment name the place where it will be."""
+    for path in [venv / "pyvenv.cfg", *sorted((venv / "bin").iterdir())]:
+        if path.is_symlink() or not path.is_file():
+            continue
+        content = path.read_bytes()
+        # The old path is longer than the new one only in text; a binary that holds it cannot be changed and is left.
+        if str(old).encode() in content and b"\0" not in content:
+            mode = path.stat().st_mode
+            path.write_bytes(content.replace(str(old).encode(), str(new).encode()))
+            path.chmod(mode)
+
+
+def _compile(interpreter: Path, site: Path, old: Path, new: Path) -> None:
+    """Byte-compile with hashes that Python does not check: a release is read-only, and engine_info checks all of it."""
+    jobs = str(min(8, os.cpu_count() or 1))
+    command = [interpreter, "-m", "compileall", "-q", "-j", jobs, "--invalidation-mode", "unchecked-hash"]
+    # Some packages carry sources for other Pythons, which do not compile: that is no fault of the release.
+    _run([*command, "-s", old, "-p", new, site], old, "compiling", tolerate=True)
+
+
+def _check_wheels(spec: Spec) -> None:
+    """Refuse before anything is made: a wheel that is not there, or too little room for what the wheels unpack to."""
+    present = wheels.by_hash(spec.wheels)
+    missing = wheels.missing(spec.wanted, present)
+    if missing:
+        raise EngineError(
+            f"no wheel with a hash of lock {spec.lock.name} for {', '.join(missing)} in "
+            f"{', '.join(map(str, spec.wheels))}: it is absent, damaged or not the one that was locked"
+        )
+    wanted = {digest for _, hashes in spec.wanted for digest in hashes}
+    # Byte code adds about a third to the sources, which are about half of an engine.
+    needed = int(wheels.unpacked_bytes(path for digest, path in present.items() if digest in wanted) * 1.2)
+    free = host.free_bytes(spec.releases)
+    if free < needed:
+        raise EngineError(
+            f"{spec.releases} has {free >> 20} MiB free, release {spec.id} needs {needed >> 20} MiB: "
+            "remove old releases (engine_keep) or make room"
+        )
+
+
+def _put_in_place(partial: Path, target: Path) -> None:
+    """Rename; over an existing (drifted) release exchange the two in one step, where the file system can."""
+    if not target.exists():
+        os.rename(partial, target)
+        return
+    replaced = target.with_name(target.name + ".replaced")
+    if _exchange(partial, target):
+        os.rename(partial, replaced)
+    else:
+        os.rename(target, replaced)
+        os.rename(partial, target)
+    shutil.rmtree(replaced)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    return renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+
+
+def _run(command: list[Any], cwd: Path, what: str, tolerate: bool = False, pip_settings: bool = False) -> None:
+    """Run a step with a clean environment; raises EngineError with the end of its output.
+
+    ``pip_settings``: let pip see the host's own settings, which name its index; otherwise nothing of them counts.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {
+            "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+            "LC_ALL": "C.UTF-8",
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        if pip_settings:
+            environment.update({key: value for key, value in os.environ.items() if key.startswith("PIP_")})
+        else:
+            environment["PIP_CONFIG_FILE"] = os.devnull
+        result = subprocess.run(
+            [str(part) for part in command],
+            cwd=cwd,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            umask=0o022,
+        )
+    if result.returncode and not tolerate:
+        tail = "\n".join(result.stdout.strip().splitlines()[-25:])
+        raise EngineError(f"{what} failed (exit status {result.returncode}):\n{tail}")
