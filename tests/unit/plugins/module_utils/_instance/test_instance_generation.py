@@ -43,7 +43,9 @@ def test_settled_host_needs_nothing():
 
 
 def test_blank_host_takes_every_step_in_order():
-    assert generation.plan_start(BLANK, WANTED) == [action for action in generation.ORDER if action != "install_api_key"]
+    assert generation.plan_start(BLANK, WANTED) == [
+        action for action in generation.ORDER if action != "install_api_key"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,14 @@ def test_killed_after_any_step_the_next_run_completes():
         "restart": {"active_state": "active"},
         "record_active": {"active": "aaa", "exists": True, "api_key_in_use": True},
     }
-    old = {**SETTLED, "unit": "old", "environment": "old", "link": "/r/0", "active": "old", "generation_complete": False}
+    old = {
+        **SETTLED,
+        "unit": "old",
+        "environment": "old",
+        "link": "/r/0",
+        "active": "old",
+        "generation_complete": False,
+    }
     for begin, cut in itertools.product((BLANK, old), range(len(generation.ORDER) + 1)):
         state = dict(begin)
         for action in generation.plan_start(state, WANTED)[:cut]:
@@ -132,7 +141,12 @@ def test_identity_changes_with_each_part():
     base = generation.generation_id("u", "e", "r", {"a": 1})
     others = [
         generation.generation_id(*args)
-        for args in (("v", "e", "r", {"a": 1}), ("u", "f", "r", {"a": 1}), ("u", "e", "s", {"a": 1}), ("u", "e", "r", {"a": 2}))
+        for args in (
+            ("v", "e", "r", {"a": 1}),
+            ("u", "f", "r", {"a": 1}),
+            ("u", "e", "s", {"a": 1}),
+            ("u", "e", "r", {"a": 2}),
+        )
     ]
     assert len({base, *others}) == 5
     assert generation.generation_id("u", "e", "r", {"a": 1}) == base

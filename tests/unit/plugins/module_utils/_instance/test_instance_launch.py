@@ -45,7 +45,13 @@ def test_sglang_tree():
 
 
 def test_args_as_mapping_and_as_words():
-    mapping = {"attention_backend": "triton", "disable_radix_cache": True, "skip": False, "nothing": None, "cuda-graph-bs": [1, 2]}
+    mapping = {
+        "attention_backend": "triton",
+        "disable_radix_cache": True,
+        "skip": False,
+        "nothing": None,
+        "cuda-graph-bs": [1, 2],
+    }
     assert launch.argv({**CPU, "args": mapping}, "/m", "/d")[-6:] == [
         "--attention-backend",
         "triton",
