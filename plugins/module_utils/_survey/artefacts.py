@@ -9,19 +9,51 @@ import os
 import re
 import typing as t
 
+from ansible_collections.inferlab.dflash.plugins.module_utils._models import pair
+
 from .source import Source
 
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 _MIB = 1024 * 1024
+_MOST_PAIRS = 30
 
 
-def describe_model(source: Source, path: str) -> dict[str, t.Any]:
-    """Return what a model directory holds, from its config.json, file sizes and weight index."""
-    text = source.read(f"{path}/config.json", 4 * _MIB)
-    config = parse_object(text)
-    if config is None:
-        source.warn(f"models.{path}", "config.json is no JSON object")
-        config = {}
+def describe_models(source: Source, paths: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    """Describe all model directories, mark copies, and say of each drafter which targets here it is a pair with."""
+    configs: dict[str, dict[str, t.Any]] = {}
+    for path in paths:
+        config = parse_object(source.read(f"{path}/config.json", 4 * _MIB))
+        if config is None:
+            source.warn(f"models.{path}", "config.json is no JSON object")
+        configs[path] = config or {}
+    models = [describe_model(source, path, config) for path, config in configs.items()]
+    mark_copies(models)
+    for model in models:
+        if model["role"] == "drafter":
+            targets = [other["path"] for other in models if other["role"] == "target" and not other["copy_of"]]
+            model["pairs"] = [pair_with(model["path"], target, configs) for target in targets[:_MOST_PAIRS]]
+    return models
+
+
+def pair_with(drafter: str, target: str, configs: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
+    """Return {target, ok, problems} by the configurations alone; tokenizers and weights are drafter_info's business."""
+    checkpoints = [
+        {
+            "path": path,
+            "config": configs[path] or None,
+            "quantization": None,
+            "tokenizer": None,
+            "weights": {"files": [], "bytes": 0, "tensors": {}, "problems": []},
+        }
+        for path in (target, drafter)
+    ]
+    found = pair.pair(*checkpoints) + pair.drafter(checkpoints[1])
+    problems = [finding["message"] for finding in found if finding["severity"] == "error"]
+    return {"target": target, "ok": not problems and bool(configs[target]), "problems": problems}
+
+
+def describe_model(source: Source, path: str, config: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return what a model directory holds, from its configuration, file sizes and weight index."""
     size = 0
     shards = 0
     for name in source.names(path):
@@ -34,7 +66,8 @@ def describe_model(source: Source, path: str) -> dict[str, t.Any]:
             size += state.st_size
             shards += name.endswith(_WEIGHTS)
     missing = missing_shards(source, path)
-    inner = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    inner = pair.text_config(config)
+    quantization = inner.get("quantization_config")
     architectures = config.get("architectures")
     return {
         "path": path,
@@ -44,8 +77,8 @@ def describe_model(source: Source, path: str) -> dict[str, t.Any]:
         "model_type": config.get("model_type"),
         "layers": inner.get("num_hidden_layers"),
         "hidden_size": inner.get("hidden_size"),
-        "quantization": (config.get("quantization_config") or {}).get("quant_method"),
-        "dtype": inner.get("dtype") or inner.get("torch_dtype") or config.get("torch_dtype"),
+        "quantization": quantization.get("quant_method") if isinstance(quantization, dict) else None,
+        "dtype": inner.get("dtype") or inner.get("torch_dtype"),
         "size_mib": size // _MIB,
         "weight_files": shards,
         "missing_files": missing,

@@ -57,9 +57,6 @@ def collect(source: Source, options: Options = Options()) -> dict[str, t.Any]:  
         for environment in environments:
             environment["imports"] = part("imports", {}, software.import_test, environment)
     checkouts = [part(f"checkouts.{path}", None, software.describe_checkout, path) for path in found.checkouts]
-    models = [part(f"models.{path}", None, artefacts.describe_model, path) for path in found.models]
-    models = [model for model in models if model]
-    artefacts.mark_copies(models)
     return {
         "schema": SCHEMA,
         "host": part("host", {}, system.collect_host),
@@ -73,7 +70,7 @@ def collect(source: Source, options: Options = Options()) -> dict[str, t.Any]:  
         "ports": part("ports", [], processes.collect_ports, running),
         "environments": environments,
         "checkouts": [checkout for checkout in checkouts if checkout],
-        "models": models,
+        "models": part("models", [], artefacts.describe_models, found.models),
         "cuda_toolkits": part("cuda_toolkits", [], system.collect_toolkits),
         "reboot": part("reboot", {}, system.collect_reboot),
         "upgrades": upgrades,

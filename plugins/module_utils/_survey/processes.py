@@ -8,44 +8,14 @@ import os
 import re
 import typing as t
 
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.processes import cgroup as cgroup_path
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.processes import guest as guest_of
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.processes import unit as unit_of
+
 from .commands import describe, kind_of
 from .source import Source, number
 
 _MOST = 200
-
-_GUESTS = (
-    ("lxc", re.compile(r"/lxc(?:\.payload)?[./](?P<id>[^/]+)")),
-    ("podman", re.compile(r"libpod-(?P<id>[0-9a-f]{12})")),
-    ("docker", re.compile(r"docker[-/](?P<id>[0-9a-f]{12})")),
-    ("kubernetes", re.compile(r"kubepods.*?(?P<id>[0-9a-f]{12})[0-9a-f]{52}")),
-    ("systemd-nspawn", re.compile(r"/machine\.slice/(?:machine-|systemd-nspawn@)(?P<id>[^/]+?)\.(?:scope|service)")),
-)
-
-
-def guest_of(cgroup: str | None) -> dict[str, str] | None:
-    """Return {kind, id} of the guest or container that a cgroup path lies in, or None on the host itself."""
-    for kind, pattern in _GUESTS:
-        match = pattern.search(cgroup or "")
-        if match:
-            return {"kind": kind, "id": match.group("id")}
-    return None
-
-
-def unit_of(cgroup: str | None) -> str | None:
-    """Return the innermost systemd service or scope of a cgroup path."""
-    parts = [part for part in (cgroup or "").split("/") if part.endswith((".service", ".scope"))]
-    services = [part for part in parts if part.endswith(".service") and not part.startswith("user@")]
-    return services[-1] if services else parts[-1] if parts else None
-
-
-def cgroup_path(text: str | None) -> str | None:
-    """Return the cgroup path of /proc/PID/cgroup: systemd's own hierarchy, in either version of cgroups."""
-    lines = [line.split(":", 2) for line in (text or "").splitlines() if line.count(":") >= 2]
-    for wanted in ("", "name=systemd"):
-        for _number, controllers, path in lines:
-            if controllers == wanted and (path != "/" or wanted):
-                return path
-    return lines[0][2] if lines else None
 
 
 def users(text: str | None) -> dict[int, str]:

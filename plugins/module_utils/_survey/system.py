@@ -9,6 +9,8 @@ import re
 import time
 import typing as t
 
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.container import kind as container_kind
+
 from .source import REMOTE, Source, number
 
 MIB = 1024 * 1024
@@ -70,12 +72,9 @@ def virtualization(source: Source) -> str | None:
     # It exits with 1 to say "none", which the runner reports as no output.
     if said:
         return said.strip()
-    container = _line(source, "/run/systemd/container")
-    if container:
+    container = container_kind(source)
+    if container != "none":
         return container
-    match = re.search(r"(?:^|\0)container=([^\0]+)", source.read("/proc/1/environ") or "")
-    if match:
-        return match.group(1)
     maker = f"{_line(source, '/sys/class/dmi/id/sys_vendor')} {_line(source, '/sys/class/dmi/id/product_name')}"
     for word, kind in (
         ("QEMU", "kvm"),

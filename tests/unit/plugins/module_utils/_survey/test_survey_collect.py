@@ -87,46 +87,6 @@ def test_own_patterns_replace_the_kinds_and_a_bad_one_is_named():
         commands.compile_patterns({"mine": ["("]})
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "guest", "unit"),
-    [
-        ("/lxc/129/ns/system.slice/sglang.service", {"kind": "lxc", "id": "129"}, "sglang.service"),
-        ("/lxc.payload.129/system.slice/a.service", {"kind": "lxc", "id": "129"}, "a.service"),
-        (
-            "/machine.slice/libpod-0123456789abcdef.scope",
-            {"kind": "podman", "id": "0123456789ab"},
-            "libpod-0123456789abcdef.scope",
-        ),
-        (
-            "/system.slice/docker-0123456789abcdef.scope",
-            {"kind": "docker", "id": "0123456789ab"},
-            "docker-0123456789abcdef.scope",
-        ),
-        ("/system.slice/dflash-qwen.service", None, "dflash-qwen.service"),
-        ("/user.slice/user-0.slice/user@0.service/app.slice/tmux.scope", None, "tmux.scope"),
-        ("/user.slice/user-0.slice/session-1.scope", None, "session-1.scope"),
-        ("/", None, None),
-        (None, None, None),
-    ],
-)
-def test_guest_and_unit_of_a_cgroup(cgroup, guest, unit):
-    assert processes.guest_of(cgroup) == guest
-    assert processes.unit_of(cgroup) == unit
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("0::/system.slice/a.service\n", "/system.slice/a.service"),
-        ("11:memory:/x\n1:name=systemd:/system.slice/a.service\n0::/\n", "/system.slice/a.service"),
-        ("3:cpu:/y\n", "/y"),
-        (None, None),
-    ],
-)
-def test_cgroup_path_in_both_versions(text, path):
-    assert processes.cgroup_path(text) == path
-
-
 def test_processes_of_interest_with_ports_and_environment(tmp_path):
     planted = plant(
         tmp_path,
@@ -308,11 +268,19 @@ def test_checkouts_with_branch_tag_and_no_credentials(tmp_path):
     assert (detached["branch"], detached["commit"], detached["remote"]) == (None, COMMIT[:12], None)
 
 
-TARGET = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_hidden_layers": 8, "hidden_size": 384}
+TARGET = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "num_hidden_layers": 8,
+    "hidden_size": 384,
+    "vocab_size": 4096,
+}
 DRAFTER = {
     "architectures": ["DFlashDraftModel"],
-    "dflash_config": {"target_layer_ids": [1, 3, 5]},
+    "block_size": 16,
+    "dflash_config": {"target_layer_ids": [1, 3, 5], "mask_token_id": 3},
     "num_hidden_layers": 3,
+    "hidden_size": 384,
 }
 
 
@@ -324,13 +292,11 @@ def test_models_with_size_role_and_missing_shards(tmp_path):
             "/models/t/config.json": {**TARGET, "quantization_config": {"quant_method": "fp8"}},
             "/models/t/model-1.safetensors": b"x" * (3 << 20),
             "/models/t/model.safetensors.index.json": index,
-            "/models/d/config.json": DRAFTER,
-            "/models/d/model.safetensors": b"x",
             "/models/broken/config.json": "[]",
             "/models/broken/model.bin": b"x",
         },
     )
-    model = artefacts.describe_model(planted, "/models/t")
+    model, broken = artefacts.describe_models(planted, ["/models/t", "/models/broken"])
     assert (model["name"], model["role"], model["architecture"], model["quantization"]) == (
         "t",
         "target",
@@ -338,9 +304,31 @@ def test_models_with_size_role_and_missing_shards(tmp_path):
         "fp8",
     )
     assert (model["size_mib"], model["layers"], model["missing_files"]) == (3, 8, ["model-2.safetensors"])
-    assert artefacts.describe_model(planted, "/models/d")["role"] == "drafter"
-    assert artefacts.describe_model(planted, "/models/broken")["architecture"] is None
+    assert broken["architecture"] is None
     assert planted.warnings == [{"field": "models./models/broken", "reason": "config.json is no JSON object"}]
+
+
+def test_a_drafter_names_the_targets_that_it_fits(tmp_path):
+    planted = plant(
+        tmp_path,
+        {
+            "/m/fits/config.json": TARGET,
+            "/m/wide/config.json": {**TARGET, "hidden_size": 5120},
+            "/m/broken/config.json": "",
+            "/dev/shm/fits/config.json": TARGET,
+            "/m/d/config.json": DRAFTER,
+        },
+    )
+    models = artefacts.describe_models(planted, ["/m/fits", "/m/wide", "/m/broken", "/dev/shm/fits", "/m/d"])
+    drafter = models[-1]
+    assert drafter["role"] == "drafter"
+    assert [(pair["target"], pair["ok"]) for pair in drafter["pairs"]] == [
+        ("/m/fits", True),
+        ("/m/wide", False),
+        ("/m/broken", False),
+    ]
+    assert "5120" in drafter["pairs"][1]["problems"][0]
+    assert models[3]["copy_of"] == "/m/fits"
 
 
 @pytest.mark.parametrize(
@@ -363,8 +351,7 @@ def test_a_copy_in_memory_names_its_origin(tmp_path):
         files[f"{place}/config.json"] = TARGET
         files[f"{place}/model.safetensors"] = b"x" * ((2 if "other" in place else 1) << 20)
     planted = plant(tmp_path, files)
-    models = [artefacts.describe_model(planted, place) for place in ("/data/q", "/dev/shm/q", "/dev/shm/other")]
-    artefacts.mark_copies(models)
+    models = artefacts.describe_models(planted, ["/data/q", "/dev/shm/q", "/dev/shm/other"])
     assert [model["copy_of"] for model in models] == [None, "/data/q", None]
 
 
