@@ -1,79 +1,19 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model directory holds: configuration, tokenizer and the headers of its weights. No weights are read, no torch.
-
-The safetensors format is documented at https://github.com/huggingface/safetensors: eight bytes with the length of a JSON
-header, the header (name to dtype, shape and byte range), then the data.
-"""
+"""What a model directory holds: configuration, tokenizer and the headers of its weights. No weights are read, no torch."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import struct
 import typing as t
 
-#: The format's own limit for a header.
-_HEADER_LIMIT = 100_000_000
-_LFS_MARK = b"version https://git-lfs"
-_WEIGHT_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2}
-_WEIGHT_BYTES.update({"I32": 4, "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8})
+from . import safetensors
 
 
 class CheckpointError(Exception):
     """A file of the checkpoint that cannot be what its name says; the text names the file and the reason."""
-
-
-def read_header(path: str) -> dict[str, dict[str, t.Any]]:
-    """Tensor name to ``dtype`` and ``shape`` of one safetensors file, which is checked to be whole.
-
-    Raises CheckpointError when the file is truncated, has bytes too many, or is something else (a Git LFS pointer).
-    """
-    name = os.path.basename(path)
-    size = os.path.getsize(path)
-    with open(path, "rb") as stream:
-        head = stream.read(8)
-        if size < 1024 and (head + stream.read(64)).startswith(_LFS_MARK):
-            raise CheckpointError(f"{name} is a Git LFS pointer, not the weights")
-        if len(head) < 8:
-            raise CheckpointError(f"{name} is truncated: {size} bytes, not even a header")
-        (length,) = struct.unpack("<Q", head)
-        if length > _HEADER_LIMIT:
-            raise CheckpointError(f"{name} is no safetensors file: its header would have {length} bytes")
-        if 8 + length > size:
-            raise CheckpointError(f"{name} is truncated inside its header: {size} of at least {8 + length} bytes")
-        stream.seek(8)
-        try:
-            header = json.loads(stream.read(length))
-        except ValueError as exc:
-            raise CheckpointError(f"{name} is no safetensors file: its header is no JSON ({exc})") from exc
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{name} is no safetensors file: its header is no mapping")
-    header.pop("__metadata__", None)
-    try:
-        return _checked(name, header, size - 8 - length)
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise CheckpointError(f"{name} has a malformed header ({type(exc).__name__}: {exc})") from exc
-
-
-def _checked(name: str, header: dict[str, t.Any], data: int) -> dict[str, dict[str, t.Any]]:
-    end = 0
-    tensors: dict[str, dict[str, t.Any]] = {}
-    for tensor, entry in header.items():
-        dtype, shape, (begin, stop) = str(entry["dtype"]), [int(n) for n in entry["shape"]], entry["data_offsets"]
-        count = 1
-        for length in shape:
-            count *= length
-        if dtype in _WEIGHT_BYTES and stop - begin != count * _WEIGHT_BYTES[dtype]:
-            raise CheckpointError(f"{name}: tensor {tensor} has {stop - begin} bytes, its shape needs another number")
-        end = max(end, int(stop))
-        tensors[tensor] = {"dtype": dtype, "shape": shape}
-    if end > data:
-        raise CheckpointError(f"{name} is truncated: {data} of {end} bytes of weights are there")
-    if end < data:
-        raise CheckpointError(f"{name} has {data - end} bytes beyond its weights")
-    return tensors
 
 
 def _json_file(directory: str, name: str) -> t.Any:
@@ -105,8 +45,8 @@ def _weights(directory: str) -> dict[str, t.Any]:
     files = [shard for shard in wanted if shard in there] if wanted else there
     for name in files:
         try:
-            tensors.update(read_header(os.path.join(directory, name)))
-        except CheckpointError as exc:
+            tensors.update(safetensors.read_header(os.path.join(directory, name)))
+        except safetensors.SafetensorsError as exc:
             problems.append(str(exc))
         except OSError as exc:
             problems.append(f"{name} cannot be read: {exc.strerror}")

@@ -66,7 +66,7 @@ def _is_desktop(process: t.Mapping[str, t.Any], idle_mib: int) -> bool:
 
 def _of_guest(process: t.Mapping[str, t.Any]) -> bool:
     """True for a process that the reporting host sees inside one of its guests or containers."""
-    return bool(_GUEST_CGROUP.search(str(process.get("cgroup") or "")))
+    return bool(process.get("guest")) or bool(_GUEST_CGROUP.search(str(process.get("cgroup") or "")))
 
 
 class Own(t.NamedTuple):

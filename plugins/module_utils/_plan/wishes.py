@@ -37,7 +37,7 @@ FLAT_OPTIONS = {
 PROFILE_KEYS = ("profile", "algorithm", "tp_size", "budget", "block_size", "mem_fraction", "env", "args")
 
 # "router" is the unit of role router; a unit name is dflash-<name>.service, and user names and paths are made from it.
-_NAME = re.compile(r"^[a-z0-9](?:[a-z0-9_-]{0,38}[a-z0-9])?$")
+_NAME = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _GPU_UUID = re.compile(r"^(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{3,}$")
 
@@ -105,7 +105,7 @@ def _name(where: str, key: str, value: t.Any) -> str:
             key,
             value,
             "it cannot name a systemd unit and a directory",
-            "Use 1 to 40 lower-case letters, digits, '-' or '_', beginning and ending with a letter or digit",
+            "Use 1 to 40 lower-case letters, digits or dashes, beginning and ending with a letter or digit",
         )
     if text == "router" or text.startswith("router-"):
         _refuse(where, key, value, "units of that name belong to role router", "Choose another name")
