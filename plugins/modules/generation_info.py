@@ -71,7 +71,7 @@ acceptance_length:
   returned: success
   type: float
 acceptance_histogram:
-  description: Entry k counts the rounds that emitted k tokens.
+  description: How many rounds emitted 1, 2, 3, ... tokens.
   returned: success
   type: list
   elements: int

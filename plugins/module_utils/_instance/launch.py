@@ -140,7 +140,6 @@ def environment(instance: t.Mapping[str, t.Any]) -> dict[str, str]:
     cache = f"/var/cache/dflash/{instance['name']}"
     values = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(instance.get("gpus") or []),
         "HF_HUB_OFFLINE": "1",
         "LD_LIBRARY_PATH": "",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -151,4 +150,6 @@ def environment(instance: t.Mapping[str, t.Any]) -> dict[str, str]:
         "XDG_CACHE_HOME": cache,
     }
     values.update({str(key): _text(value) for key, value in (instance.get("env") or {}).items()})
+    # Last, so that nothing but the plan decides on the GPUs.
+    values["CUDA_VISIBLE_DEVICES"] = ",".join(instance.get("gpus") or [])
     return values

@@ -31,7 +31,7 @@ def acceptance(before: str, after: str) -> dict[str, t.Any]:
     """What happened between two readings of ``/metrics``.
 
     Returns ``rounds`` (int), ``length`` (tokens a verification round, the bonus token included; None without rounds) and ``histogram`` (list;
-    entry k counts the rounds that emitted k tokens). A server without speculation gives zero rounds.
+    its entries count the rounds that emitted 1, 2, 3, ... tokens). A server without speculation gives zero rounds.
     """
     old, new = samples(before), samples(after)
 
@@ -52,9 +52,9 @@ def acceptance(before: str, after: str) -> dict[str, t.Any]:
             if key[0] == "ddtree_accept_length_bucket" and key[1] not in (None, "+Inf") and float(key[1]) == bound
         ]
         total = sum(new[key] - old.get(key, 0.0) for key in keys)
-        while len(histogram) < int(bound):
+        while len(histogram) < int(bound) - 1:
             histogram.append(0)
-        histogram.append(int(round(total - cumulative)))
+        histogram.append(round(total - cumulative))
         cumulative = total
     return {
         "rounds": int(rounds),

@@ -78,7 +78,9 @@ def test_refusals_name_the_value(change, drafter, text):
 
 
 def test_environment_names_gpus_by_uuid_and_lets_the_instance_override():
-    values = launch.environment({**GPU, "env": {"NCCL_P2P_DISABLE": 1, "HF_HUB_OFFLINE": False}})
+    values = launch.environment(
+        {**GPU, "env": {"CUDA_VISIBLE_DEVICES": "stale", "NCCL_P2P_DISABLE": 1, "HF_HUB_OFFLINE": False}}
+    )
     assert values["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
     assert values["NCCL_P2P_DISABLE"] == "1"
     assert values["HF_HUB_OFFLINE"] == "false"

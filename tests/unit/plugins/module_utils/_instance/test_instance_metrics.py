@@ -23,7 +23,7 @@ not a sample
 
 
 def test_differences_give_length_and_histogram():
-    assert metrics.acceptance(BEFORE, AFTER) == {"rounds": 4, "length": 2.5, "histogram": [0, 1, 1, 0, 2]}
+    assert metrics.acceptance(BEFORE, AFTER) == {"rounds": 4, "length": 2.5, "histogram": [1, 1, 0, 2]}
 
 
 def test_other_labels_are_summed():
