@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Installed packages: by dpkg's own files (which also works below a root), or by rpm. Private to this collection.
+
+Driver packages are found by the files that they own and by the driver version that they share, never by a pattern of names:
+names lost their branch at 590, and -server, transitional and vendor packages all follow other rules.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import parse
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
+
+# dpkg states in which the package works; the rest, except not-installed and config-files, are half done.
+_WORKING = ("installed", "triggers-pending", "triggers-awaited")
+_GONE = ("not-installed", "config-files")
+
+Package = dict[str, t.Any]
+
+
+def manager(host: Host) -> str | None:
+    """dpkg, rpm or None: which data base of packages this system has."""
+    if host.exists("/var/lib/dpkg/status"):
+        return "dpkg"
+    if any(host.exists(path) for path in ("/var/lib/rpm", "/usr/lib/sysimage/rpm")):
+        return "rpm"
+    return None
+
+
+def _package(name: str, architecture: str, version: str, state: str, held: bool) -> Package:
+    return {
+        "name": name,
+        "architecture": architecture,
+        "version": version,
+        "driver_version": parse.package_driver_version(version),
+        "state": "installed" if state in _WORKING else state,
+        "held": held,
+    }
+
+
+class Dpkg:
+    """The data base of dpkg, read from /var/lib/dpkg without running dpkg."""
+
+    name = "dpkg"
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.by_id: dict[str, Package] = {}
+        for stanza in re.split(r"\n\n+", host.read("/var/lib/dpkg/status") or ""):
+            fields = dict(re.findall(r"^(Package|Status|Architecture|Version): (.*)$", stanza, re.MULTILINE))
+            words = fields.get("Status", "").split()
+            if len(words) != 3 or words[2] in _GONE or "Version" not in fields:
+                continue
+            package = _package(
+                fields["Package"], fields.get("Architecture", ""), fields["Version"], words[2], words[0] == "hold"
+            )
+            self.by_id[f"{package['name']}:{package['architecture']}"] = package
+
+    def packages(self) -> list[Package]:
+        return list(self.by_id.values())
+
+    def _files(self, package: Package) -> str:
+        info = "/var/lib/dpkg/info"
+        listed = self.host.read(f"{info}/{package['name']}:{package['architecture']}.list")
+        return "\n" + (listed or self.host.read(f"{info}/{package['name']}.list") or "")
+
+    def owner(self, path: str) -> Package | None:
+        """The package that owns a path (given without symbolic links); both spellings of a merged /usr are tried."""
+        spellings = {path, path[4:]} if path.startswith("/usr/") else {path, "/usr" + path}
+        # A driver's files belong to packages with a driver's version, nearly always: look there first.
+        for package in sorted(self.by_id.values(), key=lambda entry: entry["driver_version"] is None):
+            files = self._files(package)
+            if any(f"\n{spelling}\n" in files for spelling in spellings):
+                return package
+        return None
+
+    def version_of(self, name: str) -> str | None:
+        return next((entry["version"] for entry in self.by_id.values() if entry["name"] == name), None)
+
+
+class Rpm:
+    """The data base of rpm, through the rpm program."""
+
+    name = "rpm"
+    _FORMAT = "%{NAME}\t%{ARCH}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._all: list[Package] | None = None
+        self._locked = set(re.findall(r"^\s*([^#!\s]\S*)", host.read("/etc/dnf/plugins/versionlock.list") or "", re.M))
+
+    def _parse(self, text: str) -> list[Package]:
+        found = []
+        for line in text.splitlines():
+            parts = line.split("\t")
+            if len(parts) == 3:
+                name, architecture, version = parts
+                plain = version[2:] if version.startswith("0:") else version
+                held = any(lock.startswith((f"{name}-0:{plain}", f"{name}-{plain}")) for lock in self._locked)
+                found.append(_package(name, architecture, plain, "installed", held))
+        return found
+
+    def packages(self) -> list[Package]:
+        if self._all is None:
+            self._all = self._parse(self.host.run(["rpm", "-qa", "--qf", self._FORMAT]).out)
+        return self._all
+
+    def owner(self, path: str) -> Package | None:
+        found = self._parse(self.host.run(["rpm", "-qf", "--qf", self._FORMAT, path]).out)
+        return found[0] if found else None
+
+    def version_of(self, name: str) -> str | None:
+        found = self._parse(self.host.run(["rpm", "-q", "--qf", self._FORMAT, name]).out)
+        return found[0]["version"] if found else None
+
+
+def database(host: Host) -> Dpkg | Rpm | None:
+    """The reader for this system's packages, None when it has none that we know."""
+    kind = manager(host)
+    if kind == "dpkg":
+        return Dpkg(host)
+    return Rpm(host) if kind == "rpm" else None
+
+
+def driver_packages(packages: t.Iterable[Package], versions: t.Collection[str]) -> list[Package]:
+    """The packages that carry one of these driver versions, sorted by name."""
+    wanted = set(versions)
+    return sorted(
+        (entry for entry in packages if entry["driver_version"] in wanted),
+        key=lambda entry: (entry["name"], entry["architecture"]),
+    )
