@@ -123,8 +123,12 @@ class Generator:
             self.budget = budget if algorithm == "ddtree" else self.block_size - 1
         self.feature_layers = self.drafter.config.target_layer_ids if self.drafter else ()
         self.prefill_chunk = prefill_chunk
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every running request, whatever state a failed round left behind."""
         self.running: list[Sequence] = []
-        self._target_cache = target.new_cache(0)
+        self._target_cache = self.target.new_cache(0)
         self._drafter_cache = self.drafter.new_cache(0) if self.drafter else None
 
     def prefill(self, sequences: list[Sequence]) -> Prefill:

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache
+from transformers.utils import logging as transformers_logging
 
 from ddtree.cache import RaggedKV
 
@@ -55,6 +56,7 @@ class Target:
         self.hidden_size = self.config.hidden_size
         self.num_layers = self.config.num_hidden_layers
         self.max_positions = getattr(self.config, "max_position_embeddings", None)
+        self.eos = _end_tokens(model)
         self._embedding = model.get_input_embeddings()
         self._head = model.get_output_embeddings()
         self._captured: dict[int, torch.Tensor] = {}
@@ -68,6 +70,7 @@ class Target:
             raise ModelError(f"{path} is no model directory: it has no config.json")
         config = json.loads(config_file.read_text(encoding="utf-8"))
         refuse_unsupported(config, str(path))
+        transformers_logging.disable_progress_bar()  # a progress bar is noise in a journal
         try:
             # transformers' own SDPA attention takes a boolean mask of any shape; flash attention does not.
             model, report = AutoModelForCausalLM.from_pretrained(
@@ -137,6 +140,15 @@ class Target:
             features = torch.cat([self._captured[layer] for layer in feature_layers], dim=-1)
         self._captured.clear()
         return output.logits, features
+
+
+def _end_tokens(model: torch.nn.Module) -> frozenset[int]:
+    """Tokens that end an output, from generation_config.json or else config.json."""
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    ends = model.config.eos_token_id if ends is None else ends
+    if ends is None:
+        return frozenset()
+    return frozenset([ends] if isinstance(ends, int) else ends)
 
 
 def refuse_unsupported(config: dict, name: str) -> None:
