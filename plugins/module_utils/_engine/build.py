@@ -24,7 +24,7 @@ from typing import Any
 
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine import host, identity, manifest, patching, wheels
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
-from ansible_collections.inferlab.dflash.plugins.module_utils._engine.lock import Lock
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine.lock import Lock, Pin
 
 SCHEMA = 1
 _AT_FDCWD = -100
@@ -58,10 +58,18 @@ class Spec:
         return [*((p.name, p.hashes) for p in self.lock.pins), (self.plugin_name, (self.plugin_sha256,))]
 
     @property
+    def pins(self) -> list[Pin]:
+        """What is installed: the lock without pip, which only does the work. A release is never installed into again."""
+        return [pin for pin in self.lock.pins if pin.name != "pip"]
+
+    @property
     def requirements(self) -> str:
-        """The text handed to pip: the lock and the plugin's own line."""
-        plugin = f"{self.plugin_name}=={self.plugin_version} --hash=sha256:{self.plugin_sha256}\n"
-        return self.lock.text.rstrip("\n") + "\n" + plugin
+        """The text handed to pip, the plugin last."""
+        plugin = Pin(self.plugin_name, self.plugin_version, (self.plugin_sha256,), (self.plugin_version,))
+        lines = (
+            [f"{pin.name}=={pin.version}", *(f"--hash=sha256:{h}" for h in pin.hashes)] for pin in [*self.pins, plugin]
+        )
+        return "".join(" ".join(line) + "\n" for line in lines)
 
 
 def inspect(path: Path, verify: bool = True) -> dict[str, Any]:
@@ -97,7 +105,7 @@ def build(spec: Spec) -> dict[str, Any]:
     remove_leftovers(spec.releases)
     if not spec.index:
         _check_wheels(spec)
-    partial.mkdir(mode=0o755)
+    partial.mkdir(mode=0o755, parents=True)
     try:
         recorded = _fill(spec, partial)
     except BaseException:
@@ -157,7 +165,7 @@ def _fill(spec: Spec, partial: Path) -> dict[str, Any]:
         "lock": spec.lock.name,
         "created": int(time.time()),
         "python": host.python(str(interpreter))["version"],
-        "packages": {pin.name: pin.version for pin in spec.lock.pins},
+        "packages": {pin.name: pin.version for pin in spec.pins},
         "plugin": {"name": spec.plugin_name, "version": spec.plugin_version, "sha256": spec.plugin_sha256},
         "patches": applied,
         "files": manifest.collect(partial),
@@ -206,6 +214,8 @@ def _install(spec: Spec, venv: Path, requirements: Path) -> None:
     ]
     command = [*pip, "install", *source, *options, *quiet, "-r", requirements]
     _run(command, venv.parent, "installing the locked wheels", pip_settings=spec.index)
+    if spec.index:
+        _run([*pip, "uninstall", "-q", "-y", "pip"], venv.parent, "removing pip")
 
 
 def _pip_wheel(spec: Spec) -> Path:

@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Releases made for real from tiny wheels: content, drift, exchange, refusal, and death at any moment."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine import (
+    build,
+    lock,
+    manifest,
+    release,
+    usage,
+    wheels,
+)
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
+from engine_tiny import bundled_pip, lock_text, tiny_spec, write_wheel
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """One finished release; tests that change it work on a copy or put it right again."""
+    spec = tiny_spec(tmp_path_factory.mktemp("made"))
+    build.build(spec)
+    return spec
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """A copy of the finished release, with wheels to repair it from: a real installation takes seconds."""
+    spec = tiny_spec(tmp_path)
+    assert spec.id == made.id
+    shutil.copytree(made.path, spec.path, symlinks=True)
+    return spec
+
+
+def _site(spec: build.Spec) -> Path:
+    return next(spec.path.glob("venv/lib/python3*/site-packages"))
+
+
+def test_release_is_whole(made) -> None:
+    assert build.inspect(made.path)["state"] == "complete"
+    assert [path.name for path in made.releases.iterdir()] == [made.id]
+    recorded = json.loads((made.path / manifest.NAME).read_text())
+    assert recorded["packages"]["tinyengine"] == "1.0"
+    assert recorded["plugin"]["sha256"] == made.plugin_sha256
+    script = made.path / "venv" / "bin" / "tinyengine"
+    assert subprocess.run([script], capture_output=True, text=True, check=True).stdout == "1\n"
+    assert ".partial" not in script.read_text() + (made.path / "venv" / "pyvenv.cfg").read_text()
+
+
+def test_running_it_changes_nothing(made) -> None:
+    """Root may run a release by hand: everything is compiled already, so Python leaves nothing behind."""
+    python = made.path / "venv" / "bin" / "python"
+    shown = subprocess.run(
+        [python, "-c", "import tinyplugin; print(tinyplugin.__file__)"], capture_output=True, text=True
+    )
+    assert shown.stdout.startswith(str(made.path))
+    assert build.inspect(made.path)["drift"] == []
+
+
+def test_compiled_files_know_their_final_place(made) -> None:
+    program = "import tinyengine; print(tinyengine.main.__code__.co_filename)"
+    python = made.path / "venv" / "bin" / "python"
+    assert str(made.path) + "/venv" in subprocess.run([python, "-c", program], capture_output=True, text=True).stdout
+
+
+def test_drift_is_named(copied, tmp_path) -> None:
+    site = _site(copied)
+    (site / "tinyengine" / "__init__.py").write_text("VALUE = 2\n")
+    (site / "tinyengine" / "data.txt").unlink()
+    (site / "tinyplugin.py").chmod(0o666)
+    (site / "extra.py").write_text("")
+    (site / "__pycache__" / "extra.cpython-399.pyc").write_bytes(b"stale")
+    inside = site.relative_to(copied.path)
+    planned = release.plan(copied, tmp_path / "instances", 3)
+    assert planned["changed"] and planned["state_before"] == "drifted"
+    assert {entry["path"]: entry["problem"] for entry in planned["drift"]} == {
+        f"{inside}/tinyengine/__init__.py": "changed",
+        f"{inside}/tinyengine/data.txt": "missing",
+        f"{inside}/tinyplugin.py": "mode",
+        f"{inside}/extra.py": "added",
+        f"{inside}/__pycache__/extra.cpython-399.pyc": "bytecode",
+    }
+    assert f"  missing: {inside}/tinyengine/data.txt" in planned["diff"]["before"].splitlines()
+
+
+def test_plan_writes_nothing(tmp_path) -> None:
+    spec = tiny_spec(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    result = release.run(spec, {"phase": "plan"}, tmp_path / "wheels", tmp_path / "instances", 3)
+    assert result["changed"] and result["state_before"] == "absent" and result["missing"] == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("tamper", ["lock", "wheel", "import", "python"])
+def test_refused_and_nothing_left(tmp_path, tamper: str) -> None:
+    spec, said = tiny_spec(tmp_path), ""
+    wheel = tmp_path / "wheels" / "tinyengine-1.0-py3-none-any.whl"
+    if tamper == "lock":
+        pip = bundled_pip()
+        wrong = lock_text([("tinyengine", "1.0", "0" * 64), ("pip", pip.name.split("-")[1], manifest.sha256(pip))])
+        spec, said = tiny_spec(tmp_path, lock=lock.parse(wrong)), "tinyengine"
+    elif tamper == "wheel":
+        wheel.write_bytes(wheel.read_bytes() + b"x")
+        said = "tinyengine"
+    elif tamper == "import":
+        spec, said = tiny_spec(tmp_path, body="raise RuntimeError('undefined symbol')\n"), "undefined symbol"
+    else:
+        spec, said = tiny_spec(tmp_path, python="/bin/false"), "virtual environment"
+    with pytest.raises(EngineError, match=said) as raised:
+        build.build(spec)
+    assert raised.value.code == ("venv_unavailable" if tamper == "python" else "")
+    assert list(spec.releases.glob("*")) == []
+
+
+def test_no_room(tmp_path, monkeypatch) -> None:
+    spec = tiny_spec(tmp_path)
+    monkeypatch.setattr(build.host, "free_bytes", lambda path: 1 << 20)
+    with pytest.raises(EngineError, match="1 MiB free"):
+        build.build(spec)
+    assert list(spec.releases.glob("*")) == []
+
+
+def test_a_failed_repair_keeps_the_old_release(copied, tmp_path) -> None:
+    (copied.path / "note").write_text("drift")
+    next((tmp_path / "wheels").glob("tinyengine*")).unlink()
+    with pytest.raises(EngineError, match="tinyengine"):
+        build.build(copied)
+    assert [entry["path"] for entry in build.inspect(copied.path)["drift"]] == ["note"]
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from engine_tiny import tiny_spec
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine import release
+root = Path({root!r})
+release.run(tiny_spec(root), {{"phase": "build"}}, root / "wheels", root / "instances", 3)
+"""
+
+
+@pytest.mark.parametrize("when", ["install", "repair"])
+def test_killed_and_run_again(made, tmp_path, when: str) -> None:
+    """SIGKILL for the builder and its children; an existing release stays whole meanwhile, and the next run completes."""
+    spec = tiny_spec(tmp_path)
+    if when == "repair":
+        shutil.copytree(made.path, spec.path, symlinks=True)
+        (spec.path / "note").write_text("drift")
+    sign = f"{spec.id}.partial/venv/lib/python3*/site-packages/tinyengine"
+    program = KILLED.format(tests=str(Path(__file__).parent), root=str(tmp_path))
+    child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, env=_environment())
+    deadline = time.monotonic() + 60
+    while not any(True for _ in spec.releases.glob(sign)):
+        assert child.poll() is None and time.monotonic() < deadline, "the builder ended before it could be killed"
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    if when == "repair":
+        assert [entry["path"] for entry in build.inspect(spec.path)["drift"]] == ["note"]
+    else:
+        assert not spec.path.exists()
+    release.run(spec, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 3)
+    assert build.inspect(spec.path)["state"] == "complete"
+    assert [path.name for path in spec.releases.iterdir() if path.is_dir()] == [spec.id]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+
+
+def test_old_releases_go_but_none_that_is_needed(copied, tmp_path) -> None:
+    spec = copied
+    names = [f"transformers-tiny-{number:012x}" for number in range(6)]
+    for age, name in enumerate(names):
+        (spec.releases / name).mkdir(parents=True)
+        (spec.releases / name / manifest.NAME).write_text(json.dumps({"created": 100 + age, "files": {}}))
+    for instance, name in (("chat", names[0]), ("draft", names[1])):
+        (tmp_path / "instances" / instance).mkdir(parents=True)
+        if instance == "chat":
+            (tmp_path / "instances" / instance / "release").symlink_to(spec.releases / name)
+        else:
+            (tmp_path / "instances" / instance / "record.json").write_text(json.dumps({"previous": f"x/{name}"}))
+    assert usage.links(tmp_path / "instances", spec.releases) == {names[0]: ["chat"], names[1]: ["draft"]}
+    held = (spec.releases / names[2] / "held.so").open("wb+")
+    held.write(b"x" * 4096)
+    held.flush()
+    with mmap.mmap(held.fileno(), 4096):
+        result = release.run(spec, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 2)
+    assert result["removed"] == [names[3], names[4]]
+    left = {path.name for path in spec.releases.iterdir() if path.is_dir()}
+    assert left == {names[0], names[1], names[2], names[5], spec.id}
+
+
+def test_wheels_come_in_only_with_a_locked_hash(tmp_path) -> None:
+    good, digest = write_wheel(tmp_path / "from", "good", "1.0", {"good.py": ""})
+    bad, _ = write_wheel(tmp_path / "from", "tampered", "1.0", {"tampered.py": ""})
+    archive = tmp_path / "wheels.tar"
+    with tarfile.open(archive, "w") as bundle:
+        for name in (good, bad):
+            bundle.add(tmp_path / "from" / name, arcname=name)
+    with pytest.raises(EngineError, match=r"tampered-1\.0"):
+        wheels.take_in(archive, tmp_path / "wheels", [digest])
+    assert [path.name for path in (tmp_path / "wheels").iterdir()] == [good]
+
+
+def test_a_member_cannot_leave_the_directory(tmp_path) -> None:
+    name, digest = write_wheel(tmp_path / "from", "good", "1.0", {"good.py": ""})
+    archive = tmp_path / "wheels.tar"
+    with tarfile.open(archive, "w") as bundle:
+        bundle.add(tmp_path / "from" / name, arcname=f"../../{name}")
+    assert wheels.take_in(archive, tmp_path / "wheels", [digest]) == [name]
+    assert (tmp_path / "wheels" / name).is_file()
