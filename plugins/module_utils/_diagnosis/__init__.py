@@ -5,3 +5,9 @@
 Nothing here is a stable interface for other collections. Collecting (evidence, probe), deciding (readiness, rules,
 classify) and showing (render) are kept in separate files; whatever decides is a pure function on plain data.
 """
+
+from __future__ import annotations
+
+from .classify import diagnose
+
+__all__ = ["diagnose"]

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .service_facts import parse_properties
+
 # (argv, timeout in seconds, limit in bytes) -> (rc or None when it could not run or timed out, stdout, stderr)
 Runner = Callable[[list, float, int], "tuple[int | None, str, str]"]
 
@@ -25,7 +27,7 @@ _COMPILERS = re.compile(r"^(?:nvcc|cicc|ptxas|fatbinary|ninja|cc1plus|cc1|ld|lld
 
 
 def run(argv: list, timeout: float = 10.0, limit: int = _JOURNAL_LIMIT) -> tuple[int | None, str, str]:
-    """Run I(argv) in the C locale; output beyond I(limit) bytes is dropped from the head, where the oldest lines are."""
+    """Run I(argv) in the C locale; output beyond I(limit) bytes loses its head, where the oldest lines are."""
     env = {**os.environ, "LC_ALL": "C", "LANG": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "PAGER": "cat"}
     try:
         done = subprocess.run(
@@ -40,16 +42,6 @@ def run(argv: list, timeout: float = 10.0, limit: int = _JOURNAL_LIMIT) -> tuple
         done.stdout[-limit:].decode("utf-8", "replace"),
         done.stderr[-limit:].decode("utf-8", "replace"),
     )
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """C(systemctl show) output as a dict; a key that appears twice keeps all values, joined by newlines."""
-    result: dict[str, str] = {}
-    for line in text.splitlines():
-        key, separator, value = line.partition("=")
-        if separator and key and " " not in key:
-            result[key] = f"{result[key]}\n{value}" if key in result else value
-    return result
 
 
 class Host:

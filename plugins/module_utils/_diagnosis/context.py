@@ -1,0 +1,171 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All channels of one case, read once: logs, unit properties, probes, and which run of the unit is in question."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import driver_facts, service_facts
+from .text import Line, Log, normalise
+
+# Where the engine's own words may be, in order of preference.
+ENGINE_CHANNELS = ("unit_journal", "command_output", "journal")
+KERNEL_CHANNELS = ("kernel_log", "journal", "unit_journal")
+CONTAINERS = frozenset(
+    {
+        "lxc",
+        "lxc-libvirt",
+        "docker",
+        "podman",
+        "systemd-nspawn",
+        "openvz",
+        "rkt",
+        "proot",
+        "pouch",
+        "container-other",
+        "containerd",
+    }
+)
+_SYSTEMD = re.compile(r"systemd(?:\[\d+\])?: (.*)$")
+_START = re.compile(r"^(?:Starting|Started) ")
+_STOPPING = re.compile(r"^Stopping ")
+_END = re.compile(
+    r"Main process exited|Control process exited|Failed with result|Deactivated successfully|^Stopped |^Failed to start|Succeeded\.$"
+)
+_READY = ("fired up and ready to roll", "application startup complete")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that applies: the code it stands for, the lines that prove it, and the values read from them."""
+
+    code: str
+    cause: str | None
+    tier: str
+    order: tuple[int, int]
+    lines: tuple[str, ...] = ()
+    parsed: dict[str, Any] = field(default_factory=dict)
+
+
+class Context:
+    """What the rules look at. Missing means not collected, null means absent on this host, empty means collected, empty."""
+
+    def __init__(self, channels: dict[str, Any]) -> None:
+        self.channels = channels
+        self.logs = {name: Log(name, channels.get(name)) for name in set(ENGINE_CHANNELS + KERNEL_CHANNELS)}
+        self.unit = service_facts.unit(self.text("unit_show"))
+        self.driver = driver_facts.collect(channels)
+        self.http = service_facts.http(self.text("http_probe"))
+        self.options = service_facts.options(self.text("server_args"))
+        self.packages = service_facts.packages(self.text("pip_freeze"))
+        self.environment = {
+            **service_facts.environment(self.unit.get("Environment", "")),
+            **service_facts.environment(self.text("env")),
+        }
+        self.draft_config = service_facts.json_of(channels.get("draft_config_json"))
+        self.target_config = service_facts.json_of(channels.get("target_config_json"))
+        self.starts: dict[str, int] = {}
+        self.stops: dict[str, int] = {}
+        for name in ENGINE_CHANNELS:
+            self.starts[name], self.stops[name] = self._window(self.logs[name])
+        self.acceptance = service_facts.acceptance(self.logs["unit_journal"], self.starts["unit_journal"])
+
+    def text(self, name: str) -> str:
+        """A channel as text."""
+        return normalise(self.channels.get(name))
+
+    def collected(self, name: str) -> bool:
+        """Whether a channel was collected (it may be empty)."""
+        return self.channels.get(name) is not None
+
+    @property
+    def container(self) -> bool:
+        """Whether the evidence comes from inside a container."""
+        return self.text("virtualization").strip().lower() in CONTAINERS
+
+    @property
+    def unit_name(self) -> str:
+        """The unit's name where it is known."""
+        name = self.unit.get("Id", "")
+        if not name:
+            found = re.search(r"systemd\[\d+\]: ([\w@.\\-]+\.service): ", self.logs["unit_journal"].text[-20000:])
+            name = found.group(1) if found else ""
+        return name
+
+    @property
+    def running(self) -> bool:
+        """Whether systemd says that the unit runs."""
+        return self.unit.get("ActiveState") == "active"
+
+    @property
+    def dead(self) -> bool:
+        """Whether systemd says that it does not."""
+        return self.unit.get("ActiveState") in ("failed", "inactive")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last thing that happened is a stop that someone asked for."""
+        return not self.running and any(self.stops[name] >= 0 for name in ("unit_journal", "journal"))
+
+    @property
+    def serving(self) -> bool:
+        """Whether it runs and the last real request was answered."""
+        return (self.running or not self.unit) and self.http["generation_ok"] and not self._late_failure()
+
+    def _late_failure(self) -> bool:
+        lines = [line for line in self.text("http_probe").splitlines() if "POST" in line or "generate" in line]
+        return bool(lines) and re.search(r"\b200\b", lines[-1]) is None
+
+    def _window(self, log: Log) -> tuple[int, int]:
+        """(start of the series of runs in question, where a requested stop began or -1).
+
+        Runs that systemd chained by automatic restarts belong together, since the first of them holds the cause. A start by
+        hand, or a boot, begins a new series; what lies before it is history.
+        """
+        series, stop = 0, -1
+        running = started = automatic = False
+        seen_end = False
+        for line in self._events(log):
+            found = _SYSTEMD.search(line.text)
+            if found is None:
+                # A boot separator of journalctl.
+                series, stop, running, automatic, seen_end = line.position, -1, False, False, True
+                continue
+            event = found.group(1)
+            if "Scheduled restart job" in event:
+                automatic = True
+            elif _STOPPING.match(event):
+                stop = line.position
+            elif _START.match(event):
+                again = running and event.startswith("Started") and not started
+                if not again:
+                    if not automatic and (seen_end or running):
+                        series, stop = line.position, -1
+                    elif automatic:
+                        stop = -1
+                running, automatic = True, False
+                started = event.startswith("Started")
+            elif _END.search(event):
+                running, seen_end = False, True
+        return max(series, self._engine_restart(log, series)), stop
+
+    @staticmethod
+    def _events(log: Log) -> list[Line]:
+        found = {line.position: line for line in log.lines_with("systemd")}
+        for separator in ("-- boot ", "-- reboot --"):
+            found.update({line.position: line for line in log.lines_with(separator)})
+        return [found[position] for position in sorted(found)]
+
+    @staticmethod
+    def _engine_restart(log: Log, series: int) -> int:
+        """Start of the last engine process that came up, where only the engine's own log tells of several."""
+        begin = -1
+        for begin_line in log.lines_with("server_args=", series):
+            begin = begin_line.position
+        if begin <= series:
+            return series
+        ready = any(log.has(words, begin) for words in _READY)
+        return begin if ready and not log.has("hit an exception", begin) else series

@@ -1,0 +1,510 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules below the engine: driver, kernel log, NVML, Fabric Manager, containers, the OOM killer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from . import driver_facts, service_facts
+from .context import KERNEL_CHANNELS, Context, Finding
+from .text import Line, shorten
+from .versions import VERSION, agree, as_key
+
+# Xid numbers after which the GPU (or the link to it) is not trusted before a reset, by the cause they stand for.
+# 13, 31, 43, 45, 68 and 69 come from applications and are no hardware fault by themselves.
+FATAL_XIDS = {
+    **dict.fromkeys(
+        (48, 61, 62, 63, 64, 74, 92, 94, 95, 109, 110, 119, 120, 121, 123, 136, 140, 142, 143), "reset_required"
+    ),
+    **dict.fromkeys((144, 145, 146, 147, 148, 149, 150, 151, 154, 155, 156, 157, 158, 160, 161, 162), "reset_required"),
+    79: "fallen_off_bus",
+}
+# Recorded for later repair; the GPU goes on working, so they are no fault of a unit that serves.
+_XID = re.compile(r"NVRM: Xid \((PCI:[0-9A-Fa-f:.]+)\): (\d+)(.*)$")
+_BUS = re.compile(r"\b((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)")
+
+
+def _host(code: str, cause: str | None, lines: tuple[str, ...], order: int = 0, **parsed: object) -> Finding:
+    return Finding(code, cause, "host", (0, order), tuple(shorten(line) for line in lines), dict(parsed))
+
+
+def _kernel_lines(ctx: Context, hint: str) -> Iterator[Line]:
+    for channel in KERNEL_CHANNELS:
+        yield from ctx.logs[channel].lines_with(hint)
+
+
+def _first_line(ctx: Context, *hints: str) -> str | None:
+    for hint in hints:
+        for line in _kernel_lines(ctx, hint):
+            return line.text
+    return None
+
+
+def xid(ctx: Context) -> Finding | None:
+    """Fatal Xids, a GPU off the bus, a GPU that asks for a reset."""
+    fatal = None
+    numbers: list[int] = []
+    for line in _kernel_lines(ctx, "nvrm: xid"):
+        found = _XID.search(line.text)
+        if not found:
+            continue
+        number = int(found.group(2))
+        numbers.append(number)
+        if number in FATAL_XIDS and fatal is None:
+            fatal = (number, found.group(1)[4:], line.text, found.group(3))
+    if fatal is not None:
+        number, bus, text, rest = fatal
+        if number == 154 and not re.search(r"[Rr]eset|[Rr]eboot|[Dd]rain", rest):
+            return None
+        return _host("gpu_hardware_fault", FATAL_XIDS[number], (text,), xid=number, pci_bus_id=bus, xids=numbers)
+    for hint, cause in (
+        ("fallen off the bus", "fallen_off_bus"),
+        ("gpu is lost", "gpu_lost"),
+        ("gpu lost from the bus", "fallen_off_bus"),
+        ("gpu reset required", "reset_required"),
+        ("requires reset", "reset_required"),
+    ):
+        for line in _kernel_lines(ctx, hint):
+            if "NVRM" not in line.text and "nvidia" not in line.text.lower():
+                continue
+            bus_id = _BUS.search(line.text)
+            return _host(
+                "gpu_hardware_fault",
+                cause,
+                (line.text,),
+                xid=None,
+                **({"pci_bus_id": bus_id.group(1)} if bus_id else {}),
+            )
+    return None
+
+
+def smi_lost(ctx: Context) -> Finding | None:
+    """nvidia-smi or NVML itself says that a device is gone or wants a reset."""
+    text = "\n".join(ctx.text(name) for name in ("nvidia_smi", "nvml_error", "nvidia_smi_query_csv", "nvidia_smi_xml"))
+    for pattern, cause in (
+        (r"^.*GPU is lost.*$", "gpu_lost"),
+        (r"^.*(?:fallen off the bus|Fallen off the bus).*$", "fallen_off_bus"),
+        (r"^.*(?:requires reset|GPU_RESET_REQUIRED|[Rr]eset [Rr]equired).*$", "reset_required"),
+        (r"^.*Unable to determine the device handle for (?:GPU|gpu).*$", "gpu_lost"),
+        (r"^.*NVML_ERROR_GPU_IS_LOST.*$", "gpu_lost"),
+    ):
+        found = re.search(pattern, text, re.M)
+        if found and not re.search(r"reset required\s*:\s*no", found.group(0), re.I):
+            bus = _BUS.search(found.group(0))
+            return _host(
+                "gpu_hardware_fault", cause, (found.group(0),), **({"pci_bus_id": bus.group(1)} if bus else {})
+            )
+    return None
+
+
+def mismatch(ctx: Context) -> Finding | None:
+    """User space and loaded module differ, by whichever source says so."""
+    facts = ctx.driver
+    loaded, user = facts.get("kernel_module_version"), facts.get("user_space_version")
+    reported = facts.get("nvml_reported")
+    said = None
+    for name in ("nvidia_smi", "nvml_error", "unit_journal", "command_output", "journal"):
+        found = re.search(
+            r"^.*(?:[Dd]river/library version mismatch|NVML_ERROR_LIB_RM_VERSION_MISMATCH|ERROR_LIB_RM_VERSION).*$",
+            ctx.text(name),
+            re.M,
+        )
+        if found:
+            said = found.group(0)
+            break
+    kernel = _first_line(ctx, "api mismatch: the client", "nvidia-modeset: version mismatch", "nvidia-modeset.ko(")
+    healthy = ctx.text("nvidia_smi_rc").strip() == "0" or bool(
+        facts.get("driver_version") and not said and ctx.collected("nvidia_smi")
+    )
+    differ = bool(loaded and user and not agree(loaded, user)) or bool(
+        loaded and user and loaded.count(".") == user.count(".") and loaded != user
+    )
+    if ctx.text("virtualization").strip().lower() == "wsl" and not said:
+        return None
+    if not said and not kernel and not differ and not (reported and loaded and not agree(reported, loaded)):
+        return None
+    if not said and not kernel and healthy:
+        # NVML works, so the library in use is the module's; other versions on disk are leftovers or pending.
+        return None
+    lines = [line for line in (said, kernel) if line]
+    if loaded:
+        lines.append(f"loaded kernel module {loaded}")
+    if user:
+        lines.append(f"user-space libraries {user}")
+    return _host("driver_library_mismatch", mismatch_cause(ctx), tuple(lines), order=1)
+
+
+def mismatch_cause(ctx: Context) -> str | None:
+    """Why the versions differ, from what is installed and built."""
+    facts = ctx.driver
+    packages: driver_facts.Packages = facts["_packages"]
+    loaded, disk, user = (
+        facts.get(k) for k in ("kernel_module_version", "on_disk_module_version", "user_space_version")
+    )
+    if ctx.container:
+        return "container_userspace"
+    unpackaged = bool(facts["_library_versions"]) and ctx.collected("dpkg_l") and not packages.versions
+    if (
+        len(facts["_library_versions"]) > 1
+        or unpackaged
+        or len(set(packages.user_space.values())) > 1
+        or (len(packages.branches) > 1 and packages.half)
+        or _two_sources(packages, user)
+    ):
+        return "mixed_install"
+    built = driver_facts.dkms(ctx.text("dkms_status"))
+    running = ctx.text("uname_r").strip()
+    if disk and user and disk == user:
+        return "reboot_pending"
+    for entry in built:
+        if user and entry["version"] == user:
+            installed = entry["state"] == "installed" and (
+                not running or not entry["kernel"] or entry["kernel"] == running
+            )
+            return "reboot_pending" if installed else "module_not_rebuilt"
+    if (disk and loaded and disk == loaded) or built or facts.get("modeset_module_version"):
+        return "module_not_rebuilt"
+    if loaded and user and as_key(user) < as_key(loaded):
+        return "mixed_install"
+    return "reboot_pending"
+
+
+def _two_sources(packages: driver_facts.Packages, user: str | None) -> bool:
+    """The libraries in use belong to no installed package although driver packages are installed."""
+    return bool(user and packages.user_space and user not in packages.user_space.values())
+
+
+def packages_mixed(ctx: Context) -> Finding | None:
+    """dpkg refuses, or holds two branches or flavours half configured."""
+    facts = ctx.driver
+    packages: driver_facts.Packages = facts["_packages"]
+    output = "\n".join(ctx.text(name) for name in ("apt_output", "command_output", "ansible_output"))
+    overwrite = re.search(r"^.*trying to overwrite '[^']*nvidia[^']*'.*$", output, re.M)
+    flavours = packages.flavours
+    servers = {flavour.split("-")[0] for flavour in flavours if flavour.endswith("-server")}
+    both_flavours = bool(servers & flavours)
+    if not (
+        overwrite or packages.half or (both_flavours and len(packages.branches) == 1) or len(packages.branches) > 1
+    ):
+        return None
+    branch = len(packages.branches) > 1
+    cause = "branch" if branch else "flavour" if both_flavours or overwrite or len(flavours) > 1 else None
+    if not overwrite and not branch and not both_flavours and not re.search(r"nvidia", " ".join(packages.half)):
+        return None
+    lines = [overwrite.group(0)] if overwrite else []
+    if packages.half:
+        lines.append(f"half configured: {', '.join(packages.half)}")
+    if branch:
+        lines.append(f"branches installed: {', '.join(packages.branches)}")
+    if len(flavours) > 1:
+        lines.append(f"flavours installed: {', '.join(sorted(flavours))}")
+    broken = bool(overwrite or packages.half) or "nvidia" in output
+    if not broken and ctx.text("nvidia_smi_rc").strip() == "0":
+        return None
+    return _host("driver_packages_mixed", cause, tuple(lines), order=3)
+
+
+_BUILD_CHANNELS = (
+    "dkms_status",
+    "apt_output",
+    "command_output",
+    "kernel_log",
+    "journal",
+    "unit_journal",
+    "modinfo_nvidia",
+    "ansible_output",
+)
+# Why there is no module, by words of the kernel, of dkms and of modprobe.
+_NO_MODULE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "secure_boot",
+        (
+            "key was rejected by service",
+            "unavailable key is rejected",
+            "unsigned module loading is restricted",
+            "required key not available",
+        ),
+    ),
+    ("dkms_tree_broken", ("could not locate dkms.conf", "dkms.conf does not exist", "dkms.conf file")),
+    (
+        "not_built",
+        (
+            "module nvidia not found in directory",
+            "nvidia: version magic",
+            "nvidia: disagrees about version",
+            "invalid module format",
+        ),
+    ),
+)
+
+
+def module_missing(ctx: Context) -> Finding | None:
+    """No module for the running kernel."""
+    smi = ctx.text("nvidia_smi") + ctx.text("nvml_error")
+    lsmod = ctx.channels.get("lsmod")
+    loaded = bool(ctx.driver.get("kernel_module_version")) or (
+        isinstance(lsmod, str) and re.search(r"^nvidia\s", lsmod, re.M)
+    )
+    no_talk = re.search(
+        r"^.*(?:couldn't communicate with the NVIDIA driver|NVML: Driver Not Loaded|NVML_ERROR_DRIVER_NOT_LOADED|ERROR_DRIVER_NOT_LOADED).*$",
+        smi,
+        re.M,
+    )
+    haystack = {name: ctx.text(name) for name in _BUILD_CHANNELS}
+    for cause, hints in _NO_MODULE:
+        for name, text in haystack.items():
+            low = text.lower()
+            for hint in hints:
+                if hint in low and (hint != "invalid module format" or "nvidia" in low):
+                    at = low.find(hint)
+                    line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
+                    if cause == "dkms_tree_broken" and "nvidia" not in text.lower():
+                        continue
+                    if loaded and not no_talk and name in ("apt_output", "ansible_output", "command_output"):
+                        continue
+                    return _host(
+                        "driver_module_missing",
+                        cause,
+                        tuple(x for x in (no_talk and no_talk.group(0), line) if x),
+                        order=2,
+                        **_stale(text),
+                    )
+    entries = driver_facts.dkms(ctx.text("dkms_status"))
+    running = ctx.text("uname_r").strip()
+    broken = [entry for entry in entries if entry["state"] == "broken"]
+    if broken:
+        return _host(
+            "driver_module_missing",
+            "dkms_tree_broken",
+            (ctx.text("dkms_status").strip(),),
+            order=2,
+            stale_dkms_version=broken[0]["version"],
+        )
+    if loaded or not no_talk:
+        return None
+    built_here = any(e["state"] == "installed" and e["kernel"] == running for e in entries)
+    cause = None if built_here else "not_built"
+    lines = [no_talk.group(0)]
+    if entries:
+        lines.append(f"dkms: {ctx.text('dkms_status').strip().splitlines()[0]}")
+    if running:
+        lines.append(f"running kernel {running}")
+    return _host("driver_module_missing", cause, tuple(lines), order=2)
+
+
+def _stale(text: str) -> dict[str, str]:
+    found = re.search(rf"/(?:var/lib/dkms|usr/src)/nvidia[-/]({VERSION})", text)
+    return {"stale_dkms_version": found.group(1), "stale_version": found.group(1)} if found else {}
+
+
+def open_module(ctx: Context) -> Finding | None:
+    """The kernel says that this GPU wants the open module."""
+    for line in _kernel_lines(ctx, "open kernel module"):
+        if "requires use of" not in line.text and "require" not in line.text:
+            continue
+        if re.search(r"loading NVIDIA UNIX", line.text):
+            continue
+        log = ctx.logs[line.channel]
+        before = log.text[max(0, line.position - 400) : line.position + 400]
+        pci = re.search(r"PCI ID: ([0-9a-f]{4}:[0-9a-f]{4})", before)
+        bus = re.search(r"GPU ([0-9a-fA-F:.]+) \(PCI", before)
+        parsed = {key: found.group(1) for key, found in (("pci_id", pci), ("pci_bus_id", bus)) if found}
+        return _host("driver_open_module_required", None, (line.text,), **parsed)
+    return None
+
+
+def not_found(ctx: Context) -> Finding | None:
+    """The module is there, no device comes up."""
+    smi = ctx.text("nvidia_smi") + ctx.text("nvml_error")
+    none = re.search(r"^.*(?:No devices were found|No devices found|NVML_ERROR_NOT_FOUND).*$", smi, re.M)
+    adapter = _first_line(
+        ctx,
+        "rminitadapter failed",
+        "rm_init_adapter failed",
+        "this pci i/o region assigned to your nvidia device is invalid",
+    )
+    probe = _first_line(
+        ctx,
+        "none of the nvidia devices were",
+        "no nvidia gpu found",
+        "the nvidia probe routine failed",
+        "no nvidia devices probed",
+        "the nvidia probe routine was not called",
+    )
+    if not (none or adapter or probe):
+        return None
+    if not none and ctx.text("nvidia_smi_rc").strip() == "0":
+        return None
+    cause = "adapter_init_failed" if adapter else None
+    return _host(
+        "gpu_not_found", cause, tuple(line for line in (none and none.group(0), adapter, probe) if line), order=4
+    )
+
+
+def fabric_manager(ctx: Context) -> Finding | None:
+    """Fabric Manager's version, absence, or uselessness."""
+    driver = ctx.driver.get("driver_version") or ctx.driver.get("kernel_module_version")
+    for name in ("unit_journal", "journal", "fabric_manager_unit", "command_output"):
+        text = ctx.text(name)
+        found = re.search(
+            rf"^.*[Ff]abric [Mm]anager.*?version ({VERSION}) (?:don't|doesn't|does not|do not) match (?:with )?(?:the )?driver version ({VERSION}).*$",
+            text,
+            re.M,
+        )
+        if found:
+            return _host(
+                "fabric_manager_fault",
+                "version_mismatch",
+                (found.group(0),),
+                fabric_manager_version=found.group(1),
+                driver_version=found.group(2),
+            )
+        nothing = re.search(
+            r"^.*(?:NV_WARN_NOTHING_TO_DO|[Nn]o NVSwitch(?:es)? (?:devices? )?(?:found|detected)).*$", text, re.M
+        )
+        if nothing:
+            return _host("fabric_manager_fault", "not_applicable", (nothing.group(0),), order=9)
+    installed = ctx.driver.get("fabric_manager_version") or _unit_version(ctx.text("fabric_manager_unit"))
+    waits = None
+    for channel in ("unit_journal", "command_output"):
+        for hint in ("error 802", "system not yet initialized", "cudaerrorsystemnotready"):
+            waits = waits or next(ctx.logs[channel].lines_with(hint, ctx.starts[channel]), None)
+    switches = ctx.channels.get("lspci_nvswitch")
+    state = service_facts.parse_properties(ctx.text("fabric_manager_unit"))
+    off = bool(state) and state.get("ActiveState") != "active"
+    wrong = bool(installed and driver and installed != driver)
+    if not waits and not (switches and (off or wrong)):
+        return None
+    lines = [waits.text] if waits else []
+    if state:
+        lines.append(f"nvidia-fabricmanager: {state.get('LoadState', '?')}, {state.get('ActiveState', '?')}")
+    parsed: dict[str, object] = {"cuda_error": 802} if waits else {}
+    if installed:
+        parsed["fabric_manager_version"] = installed
+        lines.append(f"Fabric Manager {installed}, driver {driver}")
+    return _host(
+        "fabric_manager_fault", "version_mismatch" if wrong else "not_running", tuple(lines), order=5, **parsed
+    )
+
+
+def _unit_version(text: str) -> str | None:
+    found = re.search(rf"(?:[Ff]abric [Mm]anager|[Vv]ersion)\D{{0,20}}({VERSION})", text)
+    return found.group(1) if found else None
+
+
+def container(ctx: Context) -> Finding | None:
+    """The container lost its GPU, or its mounts name files of another driver."""
+    inside = ctx.text("container_nvidia_smi")
+    stale = None
+    for name in ("unit_journal", "command_output", "journal", "container_nvidia_smi"):
+        stale = stale or re.search(
+            rf"^.*?(\S*lib\w+(?:-\w+)*\.so\.({VERSION})\S*).*(?:no such file|not found|cannot stat|does not exist).*$",
+            ctx.text(name),
+            re.M | re.I,
+        )
+    driver = ctx.driver.get("kernel_module_version") or ctx.driver.get("driver_version")
+    listed = re.search(rf"\.so\.({VERSION})", ctx.text("cdi_spec"))
+    if stale and (driver is None or stale.group(2) != driver):
+        return _host(
+            "container_gpu_unavailable", "stale_driver_mounts", (stale.group(0),), order=0, stale_version=stale.group(2)
+        )
+    if listed and driver and listed.group(1) != driver and inside and not re.search(r"Driver Version", inside):
+        return _host(
+            "container_gpu_unavailable",
+            "stale_driver_mounts",
+            (f"CDI specification names {listed.group(1)}, the driver is {driver}",),
+            order=0,
+            stale_version=listed.group(1),
+        )
+    host_fine = ctx.text("nvidia_smi_rc").strip() == "0" or "GPU 0:" in ctx.text("nvidia_smi")
+    own = ctx.text("nvidia_smi") if ctx.container else ""
+    lost = re.search(
+        r"^.*Failed to initialize NVML: (?:Unknown Error|Insufficient Permissions).*$", inside or own, re.M
+    )
+    if lost and (host_fine or ctx.container):
+        return _host("container_gpu_unavailable", "device_cgroup_revoked", (lost.group(0),), order=0)
+    if inside and host_fine and ctx.text("container_nvidia_smi_rc").strip() not in ("", "0"):
+        cause = "device_cgroup_revoked" if re.search(r"Operation not permitted|No devices were found", inside) else None
+        return _host("container_gpu_unavailable", cause, (inside.strip().splitlines()[0],), order=0)
+    missing = None
+    for channel in ("unit_journal", "command_output", "journal"):
+        for hint in ("unresolvable cdi devices", "could not select device driver", "failed to inject cdi devices"):
+            missing = missing or next(ctx.logs[channel].lines_with(hint, ctx.starts[channel]), None)
+    if missing:
+        return _host("container_gpu_unavailable", None, (missing.text,), order=0)
+    return None
+
+
+def oom(ctx: Context) -> Finding | None:
+    """The kernel's, a cgroup's or systemd-oomd's killer took a process of this unit."""
+    unit = ctx.unit_name
+    said = next(
+        ctx.logs["unit_journal"].lines_with("killed by the oom killer", ctx.starts["unit_journal"]), None
+    ) or next(ctx.logs["journal"].lines_with("killed by the oom killer"), None)
+    result = ctx.unit.get("Result") == "oom-kill" or any(
+        True
+        for _line in ctx.logs["unit_journal"].lines_with("failed with result 'oom-kill'", ctx.starts["unit_journal"])
+    )
+    own = bool(said or result)
+    best: tuple[str, dict[str, object], str | None] | None = None
+    for line in _kernel_lines(ctx, "killed process"):
+        found = re.search(
+            r"(Memory cgroup out of memory|Out of memory[^:]*): Killed process (\d+) \(([^)]*)\)", line.text
+        )
+        if not found:
+            continue
+        log = ctx.logs[line.channel]
+        near = log.text[max(0, line.position - 3000) : line.position + len(line.text)]
+        group = re.search(rf"task_memcg=(\S*?),task=[^,]*,pid={found.group(2)}\b", near)
+        if not own and not _ours(ctx, unit, group.group(1) if group else "", found.group(2), found.group(3)):
+            continue
+        rss = re.search(r"anon-rss:(\d+)kB", line.text)
+        memcg = "cgroup" in found.group(1) or bool(re.search(r"constraint=CONSTRAINT_MEMCG", near))
+        parsed: dict[str, object] = {"victim": found.group(3), "pid": int(found.group(2))}
+        if rss:
+            parsed["anon_rss_kb"] = int(rss.group(1))
+        best = (line.text, parsed, "cgroup" if memcg else "global")
+        break
+    oomd = None
+    for line in _kernel_lines(ctx, "systemd-oomd"):
+        if "Killed" in line.text and (not unit or unit in line.text):
+            oomd = line.text
+    if best is None and not own and oomd is None:
+        return None
+    lines = tuple(text for text in (best and best[0], said and said.text, oomd, result and "Result=oom-kill") if text)
+    return _host(
+        "host_oom_killed",
+        best[2] if best else ("cgroup" if oomd else None),
+        lines,
+        order=-1,
+        **(best[1] if best else {}),
+    )
+
+
+def _ours(ctx: Context, unit: str, group: str, pid: str, name: str) -> bool:
+    """Whether an OOM victim is a process of this unit, as far as cgroup, pid and name tell."""
+    if unit and group:
+        return unit in group
+    journal = ctx.logs["unit_journal"]
+    if journal and re.search(rf"\[{pid}\]|\bpid[ =:]+{pid}\b", journal.text):
+        return True
+    if group and re.search(r"/[\w@-]+\.service", group) and journal:
+        service = re.findall(r"/([\w@.-]+)\.service", group)[-1]
+        return service in journal.text or re.search(r"sglang|vllm|dflash|ddtree", service) is not None
+    return re.search(r"sglang|vllm|python|pt_main|ray::|ddtree", name, re.I) is not None
+
+
+RULES: tuple[Callable[[Context], Finding | None], ...] = (
+    oom,
+    container,
+    xid,
+    smi_lost,
+    open_module,
+    mismatch,
+    module_missing,
+    packages_mixed,
+    not_found,
+    fabric_manager,
+)

@@ -1,0 +1,574 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules on the process and its unit: systemd's verdicts, signals, exceptions, answers, acceptance, configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from . import service_facts
+from .context import ENGINE_CHANNELS, Context, Finding
+from .engine_parsers import stage_cause
+from .text import Line, Log, harmless, quotes, rank_of, shorten
+
+# After this many seconds without a line a start is not "slow" any more.
+STALL_SECONDS = 240
+# Mean tokens per verification round up to which nothing of a draft is accepted, and the lines needed to say so.
+COLLAPSED_LENGTH = 1.05
+COLLAPSED_LINES = 2
+_LATE = 1 << 50
+
+_SPAWN_STATUS = {
+    200: "workdir",
+    203: "binary",
+    216: "user",
+    217: "user",
+    238: "workdir",
+    239: "workdir",
+    240: "workdir",
+    241: "workdir",
+}
+_NATIVE = {
+    "Segmentation fault": "SEGV",
+    "Aborted": "ABRT",
+    "Bus error": "BUS",
+    "Illegal instruction": "ILL",
+    "Floating point exception": "FPE",
+}
+_CRASH_SIGNALS = frozenset({"SEGV", "ABRT", "BUS", "ILL", "FPE", "TRAP", "SYS"})
+# Exceptions that only report that something else died.
+_ECHO = re.compile(
+    r"KeyboardInterrupt|SystemExit|CancelledError|EOFError|ConnectionResetError|BrokenPipeError|ConnectionRefusedError|ContextTerminated"
+    r"|Initialization failed|died during initialization|Engine core initialization failed|Engine process failed|EngineDeadError"
+    r"|EngineCore encountered an issue|DistStoreError|recvValue failed|Connection closed by|Connection reset by peer|Broken pipe"
+    r"|process \d+ terminated with|py-?spy|ProcessExitedException|ProcessRaisedException|WorkerProc initialization failed"
+    r"|[Cc]apture (?:\w+ )*cuda graph failed|scheduler is dead|ncclRemoteError|remote process exited|Worker failed with error"
+)
+_EXCEPTION = re.compile(
+    r"(?:^|[\s\]:>|])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)|Exception)(?::\s+(\S.*)|\s*:?\s*$)"
+)
+_MARKER_HINTS = (
+    "received sigquit",
+    "sigquit received",
+    "hit an exception",
+    "usually means the child failed",
+    "usually means one child failed",
+)
+
+
+def _lines(ctx: Context, hint: str, channel: str = "unit_journal") -> Iterator[Line]:
+    start, stop = ctx.starts.get(channel, 0), ctx.stops.get(channel, -1)
+    for line in ctx.logs[channel].lines_with(hint, start):
+        if 0 <= stop < line.position:
+            return
+        yield line
+
+
+def _anywhere(ctx: Context, *hints: str) -> Iterator[tuple[int, Line]]:
+    for number, channel in enumerate(ENGINE_CHANNELS):
+        for hint in hints:
+            for line in _lines(ctx, hint, channel):
+                yield number, line
+
+
+def _found(code: str, cause: str | None, tier: str, line: Line | None, number: int = 0, **parsed: object) -> Finding:
+    order = (number * (1 << 40) + line.position, 500) if line is not None else (_LATE, 500)
+    return Finding(code, cause, tier, order, (shorten(line.text),) if line is not None else (), dict(parsed))
+
+
+def marker(ctx: Context) -> Line | None:
+    """The launcher's note that a child failed: a marker, never a diagnosis."""
+    return next((line for _number, line in _anywhere(ctx, *_MARKER_HINTS)), None)
+
+
+def spawn(ctx: Context) -> Finding | None:
+    """systemd could not start the process (statuses 200 to 243)."""
+    values = service_facts.unit_values(ctx.unit)
+    status = values.get("status")
+    where = None
+    for _number, line in _anywhere(ctx, "status=2"):
+        found = re.search(r"code=exited, status=(2\d\d)/([A-Z_]+)", line.text)
+        if found and 200 <= int(found.group(1)) <= 243:
+            status, where = int(found.group(1)), line
+            break
+    step = None
+    for _number, line in _anywhere(ctx, "failed at step"):
+        found = re.search(r"Failed at step (\w+) spawning (.+?): (.+)$", line.text)
+        if found:
+            step = (found, line)
+            break
+    interpreter = next((line for _number, line in _anywhere(ctx, "bad interpreter")), None)
+    if status is None and step is None:
+        if interpreter is None:
+            return None
+        return _found("exec_missing", "interpreter", "spawn", interpreter, **_path_of(interpreter.text))
+    if status is None and step is not None:
+        status = {"CHDIR": 200, "EXEC": 203, "GROUP": 216, "USER": 217, "NAMESPACE": 226, "CREDENTIALS": 243}.get(
+            step[0].group(1)
+        )
+    if status is None:
+        return None
+    parsed: dict[str, object] = {"status": status}
+    if status == 200:
+        parsed["workdir"] = ctx.unit.get("WorkingDirectory", "").lstrip("!-") or None
+        named = next((line for _n, line in _anywhere(ctx, "changing to the requested working directory")), None)
+        found = re.search(r"working directory (?:'|\")?(/\S+?)(?:'|\")? failed", named.text) if named else None
+        if found:
+            parsed["workdir"] = found.group(1)
+        if parsed["workdir"] is None:
+            del parsed["workdir"]
+    elif status in (216, 217):
+        said = next((line for _n, line in _anywhere(ctx, "credentials", "unknown user", "unknown group")), None)
+        found = re.search(r"(?:user|group) ['\"]([\w.-]+)['\"]", said.text) if said else None
+        user = ctx.unit.get("User") or ctx.unit.get("Group") or (found.group(1) if found else None)
+        if user:
+            parsed["user"] = user
+    elif step is not None:
+        parsed["path"] = step[0].group(2)
+    else:
+        found = re.search(r"path=(\S+)", ctx.unit.get("ExecStart", ""))
+        if found:
+            parsed["path"] = found.group(1)
+    cause = _SPAWN_STATUS.get(status)
+    if status == 203:
+        cause = _exec_cause(ctx, str(parsed.get("path", "")), step[0].group(3) if step else "")
+    evidence = step[1] if step else where
+    finding = _found("exec_missing", cause, "spawn", evidence, **parsed)
+    if evidence is None:
+        return Finding(finding.code, cause, "spawn", finding.order, (f"ExecMainStatus={status}",), parsed)
+    return finding
+
+
+def _path_of(text: str) -> dict[str, object]:
+    found = re.search(r"(/[^\s:]+): (/[^\s:]+): bad interpreter|(/[^\s:]+): bad interpreter", text)
+    return {"path": found.group(2) or found.group(3) or found.group(1)} if found else {}
+
+
+def _exec_cause(ctx: Context, path: str, reason: str) -> str:
+    if re.search(r"Permission denied|EACCES", reason) or any(
+        True for _n, line in _anywhere(ctx, "permission denied") if "systemd" in line.text and "xec" in line.text
+    ):
+        return "permission"
+    if "Exec format error" in reason:
+        return "interpreter"
+    for channel in ctx.channels:
+        text = ctx.text(channel)
+        if (
+            channel.startswith("stat_")
+            and path
+            and path in text
+            and "No such file" not in text
+            and "cannot" not in text
+        ):
+            # The file is there, so what is missing is what it points to or is run by.
+            return "interpreter"
+    located = any(True for _n, _line in _anywhere(ctx, "failed to locate executable"))
+    executed = any(True for _n, line in _anywhere(ctx, "failed to execute") if "No such file" in line.text)
+    return "interpreter" if executed and not located else "binary"
+
+
+def exception(ctx: Context) -> Iterator[Finding]:
+    """The first exception that is not merely the echo of another death, and the first native crash."""
+    failed = _failed(ctx)
+    for number, channel in enumerate(ENGINE_CHANNELS):
+        if channel == "journal" and ctx.logs["unit_journal"]:
+            continue
+        line = _first_exception(ctx, channel) if failed else None
+        if line is not None:
+            found = _EXCEPTION.search(line.text)
+            text = shorten(line.text)
+            if found:
+                text = found.group(1) + (f": {found.group(2)}" if found.group(2) else "")
+            rank = rank_of(line.text)
+            if rank is None:
+                rank = next(
+                    (rank_of(m.text) for m in _lines(ctx, "hit an exception", channel) if m.position <= line.position),
+                    None,
+                )
+            parsed = {"exception": text, **({} if rank is None else {"rank": rank})}
+            yield _found("engine_exception", None, "exception", line, number, **parsed)
+        yield from _crash(ctx, channel, number)
+
+
+def _failed(ctx: Context) -> bool:
+    """Whether the evidence shows a failure at all: an exception in the log of a running server is a handled one."""
+    if ctx.running and marker(ctx) is None:
+        return any(True for _n, _line in _anywhere(ctx, "main process exited", "failed with result"))
+    return True
+
+
+def _first_exception(ctx: Context, channel: str) -> Line | None:
+    best: Line | None = None
+    hints = (
+        "error:",
+        "exception:",
+        "error\n",
+        "exception\n",
+        "no module named",
+        "terminate called after throwing",
+        "traceback (most recent",
+    )
+    for hint in hints[:-1]:
+        for line in _lines(ctx, hint, channel):
+            if best is not None and line.position >= best.position:
+                break
+            if hint == "terminate called after throwing":
+                if not _ECHO.search(ctx.logs[channel].following(line, 2)):
+                    best = line
+                continue
+            known = _EXCEPTION.search(line.text) or re.search(r"/python[\d.]*: No module named \S+$", line.text)
+            if not known or _ECHO.search(line.text) or quotes(line.text) or harmless(line.text):
+                continue
+            best = line
+            break
+    return best
+
+
+def _crash(ctx: Context, channel: str, number: int) -> Iterator[Finding]:
+    log = ctx.logs[channel]
+    for line in _lines(ctx, "fatal python error", channel):
+        name = next((signal for words, signal in _NATIVE.items() if words in line.text), None)
+        if name is None:
+            continue
+        yield _found(
+            "killed_by_signal", "native_crash", "exception", line, number, signal=name, child=True, **_frame(log, line)
+        )
+        break
+    for hint, name in (
+        ("segfault encountered", "SEGV"),
+        ("segmentation fault (core dumped)", "SEGV"),
+        ("*** sigsegv", "SEGV"),
+        ("*** sigabrt", "ABRT"),
+        ("double free or corruption", "ABRT"),
+        ("free(): invalid", "ABRT"),
+        ("malloc(): ", "ABRT"),
+        ("corrupted size vs. prev_size", "ABRT"),
+        ("stack smashing detected", "ABRT"),
+    ):
+        for line in _lines(ctx, hint, channel):
+            if not quotes(line.text):
+                yield _found("killed_by_signal", "native_crash", "exception", line, number, signal=name, child=True)
+            break
+    for hint in (
+        "exit code",
+        "exitcode",
+        "exit_code",
+        "died with <signals",
+        "terminated with signal",
+        "terminated by signal",
+    ):
+        for line in _lines(ctx, hint, channel):
+            found = re.search(
+                r"[Ee]xit[ _]?code['\"]?(?:[:= ]|is|of)+\(?(-\d+)|<Signals\.SIG(\w+)|(?:with|by) signal (?:SIG)?(\w+)",
+                line.text,
+            )
+            if not found:
+                continue
+            if found.group(1):
+                name = service_facts.signal_name(-int(found.group(1)))
+            else:
+                name = found.group(2) or found.group(3)
+                name = service_facts.signal_name(int(name)) if name.isdigit() else name
+            # QUIT and TERM are how a launcher takes its children down.
+            if name in ("QUIT", "TERM", "INT", "HUP"):
+                continue
+            cause = "native_crash" if name in _CRASH_SIGNALS else None
+            rank = rank_of(line.text)
+            if rank is None:
+                rank = next(
+                    (rank_of(m.text) for m in _lines(ctx, "scheduler", channel) if rank_of(m.text) is not None), None
+                )
+            extra: dict[str, object] = {} if rank is None else {"rank": rank}
+            pid = re.search(r"\bpid[= ](\d+)", line.text)
+            if pid:
+                extra["pid"] = int(pid.group(1))
+            yield _found("killed_by_signal", cause, "exception", line, number, signal=name, child=True, **extra)
+            return
+
+
+def _frame(log: Log, line: Line) -> dict[str, object]:
+    found = re.search(r'File "[^"]+", line \d+ in (\S+)', log.following(line, 30))
+    return {"native_frame": found.group(1)} if found else {}
+
+
+def systemd_signal(ctx: Context) -> Finding | None:
+    """The main process died by a signal, says systemd. KILL after the launcher's marker is its own doing."""
+    where, name = None, None
+    for _number, line in _anywhere(ctx, "code=killed", "code=dumped"):
+        found = re.search(r"code=(?:killed|dumped), status=\d+/(\w+)", line.text)
+        if found and "Main process exited" in line.text:
+            where, name = line, found.group(1)
+            break
+    shown = service_facts.unit_values(ctx.unit).get("signal")
+    if name is None and shown is None:
+        return None
+    name = name or str(shown)
+    if where is None and (ctx.stopped or not ctx.collected("unit_journal")):
+        return None
+    if name == "KILL" and marker(ctx) is not None:
+        return None
+    cause = "native_crash" if name in _CRASH_SIGNALS else None
+    finding = _found("killed_by_signal", cause, "systemd", where, signal=name)
+    return (
+        finding
+        if finding.lines
+        else Finding(
+            finding.code, cause, "systemd", finding.order, (f"Result={ctx.unit.get('Result')}",), {"signal": name}
+        )
+    )
+
+
+def kernel_segfault(ctx: Context) -> Finding | None:
+    """The kernel saw a process of the engine fault."""
+    for channel in ("kernel_log", "journal"):
+        for hint, name in (("segfault at", "SEGV"), ("trap invalid opcode", "ILL"), ("general protection", "SEGV")):
+            for line in ctx.logs[channel].lines_with(hint):
+                found = re.search(r"([\w:. -]+)\[(\d+)\](?::| general)", line.text)
+                if found and re.search(r"python|sglang|vllm|pt_main|ddtree", found.group(1)):
+                    library = re.search(r" in (\S+?)\[", line.text)
+                    parsed = {
+                        "signal": name,
+                        "pid": int(found.group(2)),
+                        **({"library": library.group(1)} if library else {}),
+                    }
+                    return Finding("killed_by_signal", "native_crash", "systemd", (0, 0), (shorten(line.text),), parsed)
+    return None
+
+
+def start_timeout(ctx: Context) -> Finding | None:
+    """systemd gave up on a start."""
+    where = next(
+        (
+            line
+            for _n, line in _anywhere(ctx, "timed out")
+            if re.search(r"start(?:-\w+)? operation timed out|State 'start[\w-]*' timed out", line.text)
+        ),
+        None,
+    )
+    stopping = any(True for _n, line in _anywhere(ctx, "state 'stop") if "timed out" in line.text)
+    if where is None and (ctx.unit.get("Result") != "timeout" or stopping):
+        return None
+    parsed = {}
+    span = service_facts.seconds(ctx.unit.get("TimeoutStartUSec", ""))
+    if span is not None:
+        parsed["timeout_start_s"] = span
+    finding = _found("start_timeout", None, "systemd", where, **parsed)
+    return (
+        finding
+        if where is not None
+        else Finding("start_timeout", None, "systemd", finding.order, ("Result=timeout",), parsed)
+    )
+
+
+def start_limit(ctx: Context) -> Finding | None:
+    """The restart limit, which is never a cause by itself."""
+    where = next((line for _n, line in _anywhere(ctx, "start request repeated too quickly", "start-limit-hit")), None)
+    if where is None and ctx.unit.get("Result") != "start-limit-hit":
+        return None
+    counter = [
+        re.search(r"restart counter is at (\d+)", line.text) for _n, line in _anywhere(ctx, "restart counter is at")
+    ]
+    parsed = {"restarts": int(counter[-1].group(1))} if counter and counter[-1] else {}
+    finding = _found("start_limit_hit", None, "residue", where, **parsed)
+    return (
+        finding
+        if where is not None
+        else Finding("start_limit_hit", None, "residue", finding.order, ("Result=start-limit-hit",), parsed)
+    )
+
+
+def no_detail(ctx: Context) -> Finding | None:
+    """Only the launcher's marker is left in the window."""
+    line = marker(ctx)
+    return _found("engine_exception", "no_detail", "residue", line) if line is not None else None
+
+
+def stalled(ctx: Context) -> Finding | None:
+    """No line for long while the unit runs."""
+    silent = service_facts.number(ctx.text("seconds_since_last_line"))
+    if silent is None or silent < STALL_SECONDS or ctx.dead or ctx.http["generation_ok"]:
+        return None
+    journal = ctx.logs["unit_journal"]
+    window = journal.text[ctx.starts["unit_journal"] :]
+    cause = stage_cause(window)
+    ready = re.search(r"fired up and ready|Application startup complete|Uvicorn running", window)
+    if ready and not ctx.http["generation_bad"] and not re.search(r"(?:Prefill|Decode) batch", window[ready.end() :]):
+        # An idle server writes nothing.
+        return None
+    if not window.strip():
+        return None
+    last = journal.line_at(max(0, len(journal.text.rstrip()) - 1))
+    finding = _found("engine_stalled", cause, "stall", last)
+    iommu = re.search(r"(?:amd_|intel_)iommu=on", ctx.text("kernel_cmdline"))
+    return Finding(
+        finding.code,
+        cause,
+        "stall",
+        finding.order,
+        (*finding.lines, f"no line for {silent} s"),
+        {"iommu_on": True} if iommu else {},
+    )
+
+
+def not_serving(ctx: Context) -> Finding | None:
+    """Health or models answer, real requests do not."""
+    http = ctx.http
+    if ctx.dead or not http["health"] or not http["generation_bad"]:
+        return _unhealthy(ctx)
+    if http["generation_ok"] and http.get("first_answer_s") is None and ctx.serving:
+        return None
+    lines = tuple(line.strip() for line in ctx.text("http_probe").splitlines() if line.strip())[:4]
+    parsed = {key: http[key] for key in ("health_s", "first_answer_s") if key in http}
+    ready = any(True for _n, _line in _anywhere(ctx, "fired up and ready"))
+    warm = any(True for _n, _line in _anywhere(ctx, "warmup", "warm up", "warm-up"))
+    answered_later = http["generation_ok"] and ctx.serving
+    cause = "warmup" if answered_later or (warm and not ready) else "hang"
+    return Finding("ready_but_not_serving", cause, "service", (_LATE, 0), lines, parsed)
+
+
+def _unhealthy(ctx: Context) -> Finding | None:
+    if ctx.dead or ctx.http["generation_ok"]:
+        return None
+    line = next((line for _n, line in _anywhere(ctx, "couldn't get a response from detokenizer")), None)
+    return _found("ready_but_not_serving", "hang", "service", line) if line is not None else None
+
+
+def acceptance(ctx: Context) -> Finding | None:
+    """Speculation accepts nothing over several lines, or only pretends to."""
+    facts = ctx.acceptance
+    simulated = ctx.environment.get("SGLANG_SIMULATE_ACC_LEN", "")
+    if not facts:
+        return None
+    if re.match(r"^[\d.]+$", simulated) and float(simulated) > 0:
+        lines = (f"SGLANG_SIMULATE_ACC_LEN={simulated}", f"accept len {facts['accept_len']:.2f} (median)")
+        return Finding("spec_acceptance_collapsed", "simulated", "service", (_LATE, 0), lines)
+    if facts["_accept_lines"] < COLLAPSED_LINES or facts["accept_len"] > COLLAPSED_LENGTH:
+        return None
+    line = f"accept len {facts['accept_len']:.2f} (median of {facts['_accept_lines']} lines)"
+    return Finding("spec_acceptance_collapsed", None, "service", (_LATE, 0), (line,))
+
+
+def pair_values(ctx: Context) -> dict[str, object]:
+    """What the two configurations say about each other."""
+    draft, target = ctx.draft_config, ctx.target_config
+    target = {**target, **(target.get("text_config") or {})}
+    inner = draft.get("dflash_config") if isinstance(draft.get("dflash_config"), dict) else {}
+    values: dict[str, object] = {}
+    ids = inner.get("target_layer_ids", draft.get("target_layer_ids"))
+    if isinstance(ids, list) and ids and all(isinstance(item, int) for item in ids):
+        values["max_target_layer_id"] = max(ids)
+    for key, item in (
+        ("target_num_layers", target.get("num_hidden_layers")),
+        ("vocab_size", target.get("vocab_size")),
+        ("mask_token_id", inner.get("mask_token_id", draft.get("mask_token_id"))),
+        ("draft_block_size", draft.get("block_size", inner.get("block_size"))),
+    ):
+        if isinstance(item, int):
+            values[key] = item
+    return values
+
+
+def pair(ctx: Context) -> Finding | None:
+    """The drafter's configuration, and whether it fits the target's."""
+    draft, target = ctx.draft_config, ctx.target_config
+    if not draft or not re.match(r"DFlash", " ".join(map(str, draft.get("architectures") or []))):
+        return None
+    inner = draft.get("dflash_config") if isinstance(draft.get("dflash_config"), dict) else {}
+    text = {**target, **(target.get("text_config") or {})}
+    values = pair_values(ctx)
+    ids = inner.get("target_layer_ids", draft.get("target_layer_ids"))
+    blocks = {draft.get("block_size"), inner.get("block_size")} - {None}
+    layers, hidden = values.get("target_num_layers"), text.get("hidden_size")
+    vocabulary, mask = values.get("vocab_size"), values.get("mask_token_id")
+    promised = draft.get("num_target_layers")
+    checks: tuple[tuple[bool, str, str, str], ...] = (
+        (
+            not ids,
+            "draft_config_invalid",
+            "target_layer_ids_missing",
+            "the drafter's configuration has no target_layer_ids",
+        ),
+        (len(blocks) > 1, "draft_config_invalid", "block_size", f"two block sizes: {sorted(map(str, blocks))}"),
+        (
+            isinstance(mask, int) and isinstance(vocabulary, int) and mask >= vocabulary,
+            "draft_config_invalid",
+            "mask_token",
+            f"mask_token_id {mask}, vocabulary of the target {vocabulary}",
+        ),
+        (
+            isinstance(layers, int)
+            and isinstance(values.get("max_target_layer_id"), int)
+            and values["max_target_layer_id"] >= layers,  # type: ignore[operator]
+            "draft_target_mismatch",
+            "target_layer_ids",
+            f"highest target layer {values.get('max_target_layer_id')}, layers of the target {layers}",
+        ),
+        (
+            isinstance(promised, int) and isinstance(layers, int) and promised != layers,
+            "draft_target_mismatch",
+            "target_layer_ids",
+            f"drafter made for {promised} target layers, the target has {layers}",
+        ),
+        (
+            isinstance(draft.get("hidden_size"), int) and isinstance(hidden, int) and draft["hidden_size"] != hidden,
+            "draft_target_mismatch",
+            "hidden_size",
+            f"hidden size of the drafter {draft.get('hidden_size')}, of the target {hidden}",
+        ),
+    )
+    for wrong, code, cause, line in checks:
+        if wrong:
+            return Finding(code, cause, "specific", (_LATE, 0), (line,))
+    return None
+
+
+def requested_stop(ctx: Context) -> Finding | None:
+    """The last thing that happened is a stop that someone asked for."""
+    if not ctx.stopped:
+        return None
+    channel = next(name for name in ("unit_journal", "journal") if ctx.stops[name] >= 0)
+    line = ctx.logs[channel].line_at(ctx.stops[channel])
+    return Finding("no_fault", "requested_stop", "benign", (0, 0), (shorten(line.text),))
+
+
+def healthy(ctx: Context) -> Finding | None:
+    """Positive evidence that all is well. Missing evidence is none."""
+    if ctx.serving:
+        return Finding("no_fault", None, "benign", (1, 0), ("a real generation was answered",))
+    if ctx.dead or ctx.unit.get("ActiveState") == "activating" or ctx.http["generation_bad"] or ctx.http["refused"]:
+        return None
+    if ctx.acceptance and ctx.acceptance["accept_len"] > COLLAPSED_LENGTH:
+        return Finding("no_fault", None, "benign", (2, 0), (f"accept len {ctx.acceptance['accept_len']:.2f}",))
+    journal = ctx.logs["unit_journal"]
+    if any(True for _n, _line in _anywhere(ctx, "fired up and ready")):
+        return Finding(
+            "no_fault", None, "benign", (3, 0), ("the server reports that its own warm-up request was answered",)
+        )
+    if journal.text.strip() and not ctx.running:
+        return None
+    if ctx.running and journal.text.strip():
+        return None
+    facts = ctx.driver
+    loaded, user = facts.get("kernel_module_version"), facts.get("user_space_version")
+    wsl = ctx.text("virtualization").strip().lower() == "wsl"
+    works = ctx.text("nvidia_smi_rc").strip() == "0" or (facts.get("driver_version") and ctx.text("nvidia_smi").strip())
+    if works or (wsl and facts.get("driver_version")) or (loaded and user and loaded == user):
+        return Finding("no_fault", None, "benign", (4, 0), ("driver and library answer with matching versions",))
+    return None
+
+
+RULES: tuple[Callable[[Context], Finding | None], ...] = (
+    spawn,
+    systemd_signal,
+    kernel_segfault,
+    start_timeout,
+    start_limit,
+    no_detail,
+    stalled,
+    not_serving,
+    acceptance,
+    pair,
+    requested_stop,
+    healthy,
+)
