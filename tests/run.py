@@ -190,7 +190,7 @@ def molecule_scenario(totals: Totals, name: str) -> None:
         "PY_COLORS": "0",
     }
     begin = time.monotonic()
-    work = COPY / "extensions"
+    work = COPY
     status, _seconds = run([str(tools / "molecule"), "create", "-s", "default"], work, env)
     if status == 0:
         status, _seconds = run([str(tools / "molecule"), "test", "-s", name, "--destroy=never"], work, env)
