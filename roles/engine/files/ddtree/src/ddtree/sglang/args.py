@@ -121,7 +121,11 @@ def _below_one(value: Any) -> bool:
 # (is it set to something unsupported?, ServerArgs field, reason and nearest setting that works)
 _EXCLUDED = (
     (_on, "enable_dp_attention", "the drafter has no data-parallel attention. Use tensor parallelism alone."),
-    (_above_one, "pp_size", "the drafter needs the target's layers in one process. Use --pp-size 1 and a larger --tp-size."),
+    (
+        _above_one,
+        "pp_size",
+        "the drafter needs the target's layers in one process. Use --pp-size 1 and a larger --tp-size.",
+    ),
     (_above_one, "dcp_size", "decode context parallelism rejects attention masks. Use --dcp-size 1."),
     (_on, "enable_two_batch_overlap", "micro-batches split verify rows. Leave it off."),
     (_on, "enable_pdmux", "its decode streams bypass the verify graphs. Leave it off."),
@@ -129,7 +133,11 @@ _EXCLUDED = (
     (_on, "enable_unified_memory", "tree rows move by physical KV slot. Leave it off."),
     (_on, "enable_page_major_kv_layout", "tree rows move by physical KV slot. Leave it off."),
     (_on, "enable_linear_replayssm_spec", "its commit replays a chain. Leave it off."),
-    (_on, "enable_deterministic_inference", "its attention kernel reads whole mask rows. Use --speculative-algorithm DFLASH."),
+    (
+        _on,
+        "enable_deterministic_inference",
+        "its attention kernel reads whole mask rows. Use --speculative-algorithm DFLASH.",
+    ),
     (_on, "speculative_adaptive", "it adapts EAGLE's steps. Use --speculative-ddtree-max-tree-batch."),
     (_on, "speculative_use_rejection_sampling", "trees hold top candidates, not samples. Leave it off."),
     (_below_one, "speculative_accept_threshold_single", "lossy acceptance. Use 1.0."),
@@ -137,7 +145,11 @@ _EXCLUDED = (
     (lambda v: v == "extra_buffer_lazy", "mamba_radix_cache_strategy", "it plans chain positions. Use extra_buffer."),
     (lambda v: v not in (None, "null"), "disaggregation_mode", "draft state is not transferred. Use null."),
     (lambda v: v not in (None, "triton"), "linear_attn_backend", "only Triton's kernels take trees. Use triton."),
-    (lambda v: v not in (None, "triton"), "linear_attn_verify_backend", "only Triton's kernels take trees. Use triton."),
+    (
+        lambda v: v not in (None, "triton"),
+        "linear_attn_verify_backend",
+        "only Triton's kernels take trees. Use triton.",
+    ),
 )
 
 

@@ -45,12 +45,18 @@ class DDTreeDraftSampler:
         f32, i32, i64 = torch.float32, torch.int32, torch.int64
         self.part_value, self.part_index = empty(n * splits * k, dtype=f32), empty(n * splits * k, dtype=i32)
         self.part_max, self.part_sum = empty(n * splits, dtype=f32), empty(n * splits, dtype=f32)
-        self.logprob, self.ids = empty(max_bs, self.positions, k, dtype=f32), empty(max_bs, self.positions, k, dtype=i32)
+        self.logprob, self.ids = (
+            empty(max_bs, self.positions, k, dtype=f32),
+            empty(max_bs, self.positions, k, dtype=i32),
+        )
         self.lse = empty(n, dtype=f32)
         if self.tp_size > 1:
             self.local_value, self.local_ids = empty(n * k, dtype=f32), empty(n * k, dtype=i32)
             self.local_lse = empty(n, dtype=f32)
-            self.all_value, self.all_ids = empty(self.tp_size * n * k, dtype=f32), empty(self.tp_size * n * k, dtype=i32)
+            self.all_value, self.all_ids = (
+                empty(self.tp_size * n * k, dtype=f32),
+                empty(self.tp_size * n * k, dtype=i32),
+            )
             self.all_lse = empty(self.tp_size * n, dtype=f32)
             self.ones = torch.ones(self.tp_size * n, dtype=f32, device=device)
         rows = config.rows
@@ -59,6 +65,8 @@ class DDTreeDraftSampler:
         self.next_token, self.next_sibling = empty(max_bs, rows, dtype=i64), empty(max_bs, rows, dtype=i64)
         # The chain of best tokens, for rounds that verify it instead of the tree.
         self.chain = empty(max_bs, config.block_size, dtype=i64)
+        line = torch.arange(config.block_size, dtype=i32, device=device).repeat(max_bs, 1)
+        self.chain_parent, self.chain_depth = line - 1, line
 
     def __call__(self, hidden_states: torch.Tensor, input_ids: torch.Tensor) -> None:
         """``hidden_states`` [b * L, H] of the draft block, ``input_ids`` [b * L] whose column 0 is the bonus token."""

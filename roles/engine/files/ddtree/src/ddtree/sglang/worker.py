@@ -1,0 +1,461 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: Apache-2.0
+"""DDTREE speculative worker: DFLASH's draft step, a tree verify step, and the commit of one path."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import torch
+from sglang.kernels.ops.speculative.dflash import _prepare_dflash_draft_block_unchecked
+from sglang.srt.configs.hybrid_arch import mambaish_config
+from sglang.srt.distributed import get_tp_group
+from sglang.srt.managers.scheduler import GenerationBatchResult
+from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
+from sglang.srt.runtime_context import get_exec
+from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.srt.speculative.spec_utils import (
+    SIMULATE_ACC_LEN,
+    GrammarTree,
+    build_grammar_vocab_mask,
+    commit_mamba_states_after_verify,
+    prepare_mamba_track_for_verify,
+)
+
+from ddtree.sglang import hooks, kernels
+from ddtree.sglang.buffers import RoundBuffers, RoundTensors
+from ddtree.sglang.choice import adjust_logits, agree_across_ranks, choose
+from ddtree.sglang.config import DDTreeConfig, options_from_environment
+from ddtree.sglang.draft_input import DDTreeDraftInput
+from ddtree.sglang.metrics import DDTreeMetrics
+from ddtree.sglang.sampler import DDTreeDraftSampler
+from ddtree.sglang.simulate import force_acceptance
+from ddtree.sglang.timing import time_tree_build
+from ddtree.sglang.verify_input import DDTreeVerifyInput
+
+if TYPE_CHECKING:
+    from sglang.srt.distributed.parallel_state_wrapper import ParallelState
+    from sglang.srt.managers.schedule_batch import ScheduleBatch
+    from sglang.srt.managers.tp_worker import TpModelWorker
+    from sglang.srt.server_args import ServerArgs
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What the target verifies this round: node-indexed, [b, rows]. Chains have no links."""
+
+    token: torch.Tensor
+    parent: torch.Tensor
+    depth: torch.Tensor
+    next_token: torch.Tensor | None
+    next_sibling: torch.Tensor | None
+
+    @property
+    def rows(self) -> int:
+        return int(self.token.shape[1])
+
+    @property
+    def is_chain(self) -> bool:
+        return self.next_token is None
+
+
+class DDTreeWorker(DFlashWorkerV2):
+    """Drives both overlap and non-overlap scheduling, as its base class does.
+
+    The base class drafts (block of ``block_size`` rows) and keeps the drafter's KV; its copy of the server arguments
+    says so: one candidate per position and ``block_size`` draft tokens. The target's arguments keep tree width and rows.
+    """
+
+    def __init__(
+        self,
+        server_args: ServerArgs,
+        gpu_id: int,
+        ps: ParallelState,
+        nccl_port: int,
+        target_worker: TpModelWorker,
+    ) -> None:
+        hooks.install()
+        force_spine, max_tree_batch = options_from_environment()
+        self.config = DDTreeConfig(
+            block_size=int(server_args.speculative_dflash_block_size),
+            rows=int(server_args.speculative_num_draft_tokens),
+            topk=int(server_args.speculative_eagle_topk),
+            force_spine=force_spine,
+            max_tree_batch=max_tree_batch,
+        )
+        draft_args = deepcopy(server_args)
+        draft_args.override(
+            "ddtree.draft", speculative_eagle_topk=1, speculative_num_draft_tokens=self.config.block_size
+        )
+        super().__init__(draft_args, gpu_id, ps, nccl_port, target_worker)
+        self._is_hybrid = mambaish_config(self.model_runner.model_config) is not None
+        if self._is_hybrid and max_tree_batch is not None:
+            logger.warning("DDTREE: the chain fallback serves dense attention targets only; trees at every batch size.")
+        self._rounds = RoundBuffers(self.config.block_size, self.device)
+        self._eager_mask = torch.zeros((0,), dtype=torch.uint8, device=self.device)
+        self._chain_verify = None
+        self._last_nodes = self.config.budget
+        self._metrics = (
+            DDTreeMetrics(self.config.block_size, self.config.budget)
+            if server_args.enable_metrics and ps.tp_rank == 0
+            else None
+        )
+
+    # --- start-up -----------------------------------------------------------------------------------------------
+
+    def init_cuda_graphs(self) -> None:
+        super().init_cuda_graphs()
+        if self._draft_sampler is None:  # graphs are off: the same sampler runs eagerly
+            self._draft_sampler = self._maybe_build_draft_sampler()
+        target = self.model_runner
+        has_graphs = target.decode_cuda_graph_runner is not None
+        if self._falls_back and has_graphs:
+            from ddtree.sglang.graphs import ChainVerify
+
+            self._chain_verify = ChainVerify(target, self.config.block_size)
+        config = self.config
+        build_seconds = 0.0 if config.is_chain else time_tree_build(self._draft_sampler)
+        if self._metrics is not None:
+            self._metrics.build_seconds.set(build_seconds)
+        if self.ps.tp_rank == 0:
+            logger.info(
+                "DDTREE ready: plugin inferlab-ddtree %s, budget=%d, topk=%d, block_size=%d, verify rows=%d, "
+                "draft graph=%s, verify graph=%s, chain above batch=%s, force_spine=%s, tree build=%.1f us at batch 1",
+                _version(),
+                config.budget,
+                config.topk,
+                config.block_size,
+                config.rows,
+                self.draft_model_runner.decode_cuda_graph_runner is not None,
+                has_graphs,
+                config.max_tree_batch if self._falls_back else None,
+                config.force_spine,
+                build_seconds * 1e6,
+            )
+
+    @property
+    def _falls_back(self) -> bool:
+        return self.config.max_tree_batch is not None and not self.config.is_chain and not self._is_hybrid
+
+    def _maybe_build_draft_sampler(self) -> DDTreeDraftSampler:
+        """Overrides DFLASH's argmax sampler; the base class captures it into the draft graph."""
+        lm_head = getattr(self.model_runner.model, "lm_head", None)
+        if lm_head is None or not hasattr(lm_head, "weight"):
+            raise RuntimeError("DDTREE needs the target's lm_head with a weight. Use --speculative-algorithm DFLASH.")
+        if not torch.is_floating_point(lm_head.weight):
+            raise RuntimeError(
+                f"DDTREE drafts through the target's lm_head and needs it in 16 or 32 bit, got {lm_head.weight.dtype}. "
+                "Use a checkpoint that keeps lm_head unquantised."
+            )
+        tp_group = get_tp_group()
+        shard = getattr(lm_head, "shard_indices", None)
+        if shard is None and tp_group.world_size > 1:
+            raise RuntimeError("DDTREE cannot place this lm_head's vocabulary shards. Use --tp-size 1.")
+        if shard is not None and int(shard.num_added_elements) != 0:
+            raise RuntimeError("DDTREE does not support added vocabulary (LoRA). Use --speculative-algorithm DFLASH.")
+        graph_bs = get_exec().graph.cuda_graph_config.decode.bs or [1]
+        return DDTreeDraftSampler(
+            weight=lm_head.weight,
+            num_org=int(lm_head.weight.shape[0] if shard is None else shard.num_org_elements),
+            org_vocab_start=0 if shard is None else int(shard.org_vocab_start_index),
+            config=self.config,
+            max_bs=max(max(graph_bs), int(self.model_runner.req_to_token_pool.size)),
+            tp_group=tp_group if tp_group.world_size > 1 else None,
+        )
+
+    # --- draft inputs --------------------------------------------------------------------------------------------
+
+    def _make_next_draft_input_prefill(self, *, bonus_tokens: torch.Tensor, seq_lens: torch.Tensor) -> DDTreeDraftInput:
+        return DDTreeDraftInput.create(bonus_tokens=bonus_tokens, new_seq_lens=seq_lens)
+
+    def _make_next_draft_input_decode(
+        self, *, bonus_tokens: torch.Tensor, new_seq_lens: torch.Tensor
+    ) -> DDTreeDraftInput:
+        return DDTreeDraftInput.create(bonus_tokens=bonus_tokens, new_seq_lens=new_seq_lens)
+
+    # --- one round -------------------------------------------------------------------------------------------------
+
+    def forward_batch_generation(
+        self,
+        batch: ScheduleBatch,
+        on_publish: Callable[[torch.Tensor], None] | None = None,
+        grammar_barrier: Callable[[], None] | None = None,
+    ) -> GenerationBatchResult:
+        if batch.forward_mode.is_extend() or batch.is_extend_in_batch or batch.forward_mode.is_idle():
+            return super().forward_batch_generation(batch, on_publish, grammar_barrier)
+        if getattr(batch, "return_logprob", False):
+            raise ValueError("DDTREE speculative decoding does not support return_logprob yet.")
+        # Carried over from the previous round, possibly from another stream.
+        batch.seq_lens.record_stream(torch.get_device_module(self.device).current_stream())
+        bs = len(batch.seq_lens)
+        draft = self._draft(batch)
+        tensors = self._rounds.take(bs, draft.rows)
+        use_chain_graph = draft.is_chain and self._chain_verify is not None
+        with self._chain_verify.active() if use_chain_graph else contextlib.nullcontext():
+            logits_output, can_run_cuda_graph, grammar_mask = self._verify(batch, draft, tensors, grammar_barrier)
+        self._accept(batch, draft, tensors, logits_output.next_token_logits, grammar_mask)
+        return self._commit(batch, draft, tensors, logits_output, can_run_cuda_graph, on_publish)
+
+    def _draft(self, batch: ScheduleBatch) -> Draft:
+        """Draft block and its tree (or chain). Everything stays on the device."""
+        bs = len(batch.seq_lens)
+        draft_input = batch.spec_info
+        self._ensure_draft_block_buffers(bs)
+        block_ids = self._draft_block_ids_buf[:bs]
+        positions = self._draft_block_positions_buf[:bs]
+        cache_loc = self._draft_verify_out_cache_loc_buf[:bs]
+        _prepare_dflash_draft_block_unchecked(
+            bonus_tokens=draft_input.bonus_tokens.view(-1),
+            prefix_lens=batch.seq_lens.view(-1),
+            req_pool_indices=batch.req_pool_indices.view(-1),
+            req_to_token=self.model_runner.req_to_token_pool.req_to_token,
+            block_ids_out=block_ids,
+            positions_out=positions,
+            cache_loc_out=cache_loc,
+            mask_token_id=int(self._mask_token_id),
+        )
+        embeds = self.model_runner.model.get_input_embeddings()(block_ids)
+        seq_lens, seq_lens_cpu, seq_lens_sum = self._draft_lengths(batch, cache_loc)
+        forward_batch = ForwardBatch(
+            forward_mode=ForwardMode.TARGET_VERIFY,
+            batch_size=bs,
+            input_ids=block_ids.flatten(),
+            req_pool_indices=batch.req_pool_indices,
+            seq_lens=seq_lens,
+            out_cache_loc=cache_loc.reshape(-1),
+            seq_lens_sum=seq_lens_sum,
+            seq_lens_cpu=seq_lens_cpu,
+            positions=positions.reshape(-1),
+            input_embeds=embeds.view(-1, embeds.shape[-1]),
+            spec_algorithm=SpeculativeAlgorithm.DFLASH,
+            spec_info=self._draft_block_spec_info,
+            capture_hidden_mode=CaptureHiddenMode.NULL,
+        )
+        sampler = self._draft_sampler
+        with torch.inference_mode():
+            draft_out = self.draft_model_runner.forward(forward_batch)
+            if not draft_out.can_run_graph:
+                sampler(draft_out.logits_output.hidden_states, block_ids.view(-1))
+        if self.config.is_chain or (self._falls_back and bs > self.config.max_tree_batch):
+            return Draft(sampler.chain[:bs], sampler.chain_parent[:bs], sampler.chain_depth[:bs], None, None)
+        return Draft(
+            sampler.token[:bs],
+            sampler.parent[:bs],
+            sampler.depth[:bs],
+            sampler.next_token[:bs],
+            sampler.next_sibling[:bs],
+        )
+
+    def _draft_lengths(self, batch: ScheduleBatch, cache_loc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+        """Prefix lengths the draft attends to, with a host-side upper bound of them (as DFLASH plans them)."""
+        bs, block_size = cache_loc.shape
+        draft_input = batch.spec_info
+        bound = self._draft_seq_lens_cpu_buf[:bs]
+        if self.use_compact_draft_cache:
+            lens = self._compute_compact_draft_seq_lens(batch.seq_lens)
+            self._fill_compact_seq_lens_cpu_bound(
+                batch_seq_lens_cpu=batch.seq_lens_cpu,
+                reserved_seq_lens_cpu=draft_input.reserved_seq_lens_cpu,
+                draft_prefix_lens=lens,
+                out=bound,
+            )
+            self._rebuild_compact_draft_cache(
+                req_pool_indices=batch.req_pool_indices,
+                prefix_lens=batch.seq_lens,
+                draft_prefix_lens=lens,
+                verify_out_cache_loc_2d=cache_loc,
+                bs=bs,
+                block_size=block_size,
+            )
+            return lens, bound, int(bound.sum())
+        if batch.seq_lens_cpu is not None:
+            bound.copy_(batch.seq_lens_cpu)
+            bound.add_(block_size)
+            return batch.seq_lens, bound, int(bound.sum())
+        bound.copy_(draft_input.reserved_seq_lens_cpu)
+        return batch.seq_lens, bound, int(draft_input.reserved_seq_lens_sum)
+
+    def _verify(
+        self,
+        batch: ScheduleBatch,
+        draft: Draft,
+        tensors: RoundTensors,
+        grammar_barrier: Callable[[], None] | None,
+    ) -> tuple[object, bool, object | None]:
+        """One target forward over all rows. Returns its output, whether a graph ran it, and the grammar mask."""
+        bs, rows = draft.token.shape
+        mask = None if draft.is_chain else self._mask_buffer(batch, bs, rows)
+        kernels.prepare_verify(
+            draft.parent,
+            draft.depth,
+            batch.seq_lens,
+            batch.req_pool_indices,
+            self.model_runner.req_to_token_pool.req_to_token,
+            max_depth=self.config.block_size - 1,
+            positions=tensors.positions,
+            cache_loc=tensors.cache_loc,
+            mask=mask,
+        )
+        # Copies start here so that they run beside the target forward.
+        grammar_tree = self._grammar_tree(draft) if batch.has_grammar else None
+        verify_input = DDTreeVerifyInput(
+            draft_token=draft.token.reshape(-1),
+            positions=tensors.positions.view(-1),
+            draft_token_num=rows,
+            topk=1 if draft.is_chain else self.config.topk,
+            # Graph replay copies custom_mask into the backend's buffer; the tails are in that buffer already, so one
+            # cell is enough there. An eager forward reads the whole thing.
+            custom_mask=mask,
+            retrieve_next_token=draft.next_token,
+            retrieve_next_sibling=draft.next_sibling,
+        )
+        batch.out_cache_loc = tensors.cache_loc.view(-1)
+        if self._is_hybrid:
+            prepare_mamba_track_for_verify(batch)
+        backup = batch.seq_lens_cpu, batch.seq_lens_sum
+        draft_input = batch.spec_info
+        if batch.seq_lens_cpu is not None:
+            batch.seq_lens_cpu = batch.seq_lens_cpu + rows
+            batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
+        elif draft_input.reserved_seq_lens_cpu is not None:
+            batch.seq_lens_cpu = draft_input.reserved_seq_lens_cpu
+            batch.seq_lens_sum = int(draft_input.reserved_seq_lens_sum)
+        forward_batch, _ = verify_input.prepare_for_verify(batch, self.target_worker)
+        batch.seq_lens_cpu, batch.seq_lens_sum = backup
+        target_out = self.target_worker.forward_batch_generation(
+            batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
+        )
+        grammar_mask = None
+        if grammar_tree is not None:
+            grammar_mask = build_grammar_vocab_mask(
+                reqs=batch.reqs,
+                tree=grammar_tree,
+                sampling_info=batch.sampling_info,
+                device=self.device,
+                barrier=grammar_barrier,
+            )
+        return target_out.logits_output, target_out.can_run_cuda_graph, grammar_mask
+
+    def _grammar_tree(self, draft: Draft) -> GrammarTree:
+        if draft.is_chain:
+            return GrammarTree.from_linear_chain(draft.token)
+        return GrammarTree.from_device(draft.next_token, draft.next_sibling, draft.token)
+
+    def _mask_buffer(self, batch: ScheduleBatch, bs: int, rows: int) -> torch.Tensor:
+        """Where this round's mask tails go: the attention backend's own buffer if its graph will read it.
+
+        The returned tensor is a view of one cell of that buffer (a graph replay copies ``custom_mask`` over it, and the
+        tails are there already) or, for an eager forward, a buffer that holds every request's rows.
+        """
+        runner = self.model_runner.decode_cuda_graph_runner
+        verify_mask = self.model_runner.attn_backend.verify_mask
+        if runner is not None and verify_mask is not None and bs <= runner.max_bs and verify_mask.fits(bs):
+            return verify_mask.buffer[:1]
+        lengths = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.reserved_seq_lens_cpu
+        # Host lengths lag by at most one round, which adds at most a block.
+        longest = int(lengths.max()) + 2 * rows
+        cells = bs * rows * (longest + rows)
+        if self._eager_mask.numel() < cells:
+            self._eager_mask = torch.zeros((cells,), dtype=torch.uint8, device=self.device)
+        return self._eager_mask
+
+    def _accept(
+        self,
+        batch: ScheduleBatch,
+        draft: Draft,
+        tensors: RoundTensors,
+        logits: torch.Tensor,
+        grammar_mask: object | None,
+    ) -> None:
+        """The target's choice at every row, and the walk along it."""
+        if batch.sampling_info is not None:
+            adjust_logits(logits, batch.sampling_info, draft.rows)
+        if grammar_mask is not None:
+            grammar_mask.apply(logits)
+        chosen = agree_across_ranks(choose(logits, batch.sampling_info, tensors.positions), batch.sampling_info)
+        kernels.accept(
+            draft.token,
+            draft.parent,
+            chosen,
+            tensors.cache_loc,
+            batch.seq_lens,
+            accept_index=tensors.accept_index,
+            out_token=tensors.out_token,
+            src_loc=tensors.src_loc,
+            tgt_loc=tensors.tgt_loc,
+            hidden_index=tensors.hidden_index,
+            accept_lens=tensors.accept_lens,
+            bonus=tensors.bonus,
+            new_seq_lens=tensors.new_seq_lens,
+        )
+        if SIMULATE_ACC_LEN > 0:
+            force_acceptance(tensors, batch.seq_lens, draft.rows)
+
+    def _commit(
+        self,
+        batch: ScheduleBatch,
+        draft: Draft,
+        tensors: RoundTensors,
+        logits_output: object,
+        can_run_cuda_graph: bool,
+        on_publish: Callable[[torch.Tensor], None] | None,
+    ) -> GenerationBatchResult:
+        """Keep the accepted path: recurrent state, target KV rows, drafter KV rows."""
+        bs, rows = draft.token.shape
+        block_size = self.config.block_size
+        if on_publish is not None:
+            on_publish(tensors.new_seq_lens)
+        if self._need_mamba_verify_commit:
+            commit_mamba_states_after_verify(
+                self.target_worker, batch, tensors.accept_lens, tensors.accept_index, draft_token_num=rows
+            )
+        if not draft.is_chain:  # a chain's accepted rows are in place
+            self.model_runner.token_to_kv_pool.move_kv_cache(tensors.tgt_loc.view(-1), tensors.src_loc.view(-1))
+        hidden = logits_output.hidden_states
+        if hidden is None:
+            raise RuntimeError("DDTREE verify requires target hidden states, but got None.")
+        if not draft.is_chain:
+            hidden = hidden.index_select(0, tensors.hidden_index.view(-1))
+        cache_loc = self._draft_verify_out_cache_loc_buf[:bs]
+        self._append_target_hidden_to_draft_kv_by_loc(
+            target_hidden=hidden.reshape(bs * block_size, -1),
+            cache_loc=cache_loc.reshape(-1),
+            cache_loc_2d=cache_loc,
+            positions=self._draft_block_positions_buf[:bs].reshape(-1),
+            commit_lens=tensors.accept_lens,
+        )
+        # Large; the scheduler would copy it to the host.
+        logits_output.hidden_states = None
+        self._last_nodes = rows - 1
+        return GenerationBatchResult(
+            logits_output=logits_output,
+            next_token_ids=tensors.out_token.reshape(-1),
+            accept_lens=tensors.accept_lens,
+            can_run_cuda_graph=can_run_cuda_graph,
+            next_draft_input=self._make_next_draft_input_decode(
+                bonus_tokens=tensors.bonus, new_seq_lens=tensors.new_seq_lens
+            ),
+            # Stride of next_token_ids.
+            speculative_num_draft_tokens=block_size,
+            new_seq_lens=tensors.new_seq_lens,
+        )
+
+    def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
+        if self._metrics is not None:
+            self._metrics.observe(num_correct_drafts_per_req, self._last_nodes)
+
+
+def _version() -> str:
+    try:
+        return version("inferlab-ddtree")
+    except PackageNotFoundError:
+        return "unpackaged"
