@@ -136,6 +136,7 @@ ansible_facts:
               description: Who put it there; V(dkms), V(prebuilt) by a package, or V(run) by the vendor's installer.
               type: str
               returned: always
+            module_package: {description: The package that owns that file., type: str, returned: always}
             dkms: {description: What dkms knows of the module., type: list, elements: dict, returned: always}
             user_space_version: {description: Version of the user-space library., type: str, returned: always}
             library_path: {description: The file behind C(libnvidia-ml.so.1)., type: str, returned: always}
@@ -144,6 +145,11 @@ ansible_facts:
               description: Versions of all driver libraries found; more than one is a mixed installation.
               type: list
               elements: str
+              returned: always
+            library_sources:
+              description: For each of these versions, the package that put it there; V(null) for files that no package owns.
+              type: list
+              elements: dict
               returned: always
             nvml_reported:
               description: The version that NVML prints; two components before R610.

@@ -87,11 +87,29 @@ def _user_space(host: Host, facts: _Facts, database: packages.Dpkg | packages.Rp
     facts.put("library_package", owner["name"] if owner else None, database.name if database else None, unowned)
     if path and path.rsplit("/", 1)[0] not in places:
         places.append(path.rsplit("/", 1)[0])
-    facts.put("library_files", libraries.inventory(host, places), "library")
+    files = libraries.inventory(host, places)
+    facts.put("library_versions", sorted(files), "library")
+    facts.put("library_sources", _library_sources(database, files), database.name if database else None)
     return path is not None
 
 
-def _kernel_side(host: Host, facts: _Facts, kind: str) -> bool:
+def _library_sources(
+    database: packages.Dpkg | packages.Rpm | None, files: dict[str, list[str]]
+) -> list[dict[str, t.Any]]:
+    """Who put which version of the driver's libraries there; package None for files that no package owns."""
+    owners = database.owners(path for paths in files.values() for path in paths) if database else {}
+    found: dict[tuple[str, str | None], str] = {}
+    for version, paths in files.items():
+        for path in paths:
+            for name in [package["name"] for package in owners.get(path, [])] or [None]:
+                found.setdefault((version, name), path)
+    return [
+        {"version": version, "package": name, "file": path}
+        for (version, name), path in sorted(found.items(), key=lambda entry: (entry[0][0], entry[0][1] or ""))
+    ]
+
+
+def _kernel_side(host: Host, facts: _Facts, kind: str, database: packages.Dpkg | packages.Rpm | None) -> bool:
     """Fill in the module part; True when a module is loaded."""
     module = kernel.loaded(host)
     is_loaded = (
@@ -115,6 +133,11 @@ def _kernel_side(host: Host, facts: _Facts, kind: str) -> bool:
     facts.put("next_boot_module_flavour", later["flavour"], "modinfo", later["reason"])
     facts.put("next_boot_module_path", later["path"], "modules.dep", later["reason"])
     facts.put("module_provider", later["provider"], "path", later["reason"])
+    owner = database.owner(host.realpath(later["path"])) if database and later["path"] else None
+    built = (
+        "dkms built it here: no package owns the file" if later["provider"] == "dkms" else "no package owns the file"
+    )
+    facts.put("module_package", owner["name"] if owner else None, "packages", later["reason"] or built)
     flavour, source = module["flavour"], module["source"]
     if flavour is None and module["version"] and current["version"] == module["version"]:
         # /sys names no flavour; the file on disk is the same module.
@@ -264,7 +287,7 @@ def _packages(facts: _Facts, database: packages.Dpkg | packages.Rpm | None) -> l
     """The packages of the driver, by the versions of its library files, its modules and the libraries' owner."""
     if database is None:
         return []
-    versions = set(facts.driver["library_files"])
+    versions = set(facts.driver["library_versions"])
     versions |= {
         facts.driver[key] for key in ("kernel_module_version", "next_boot_module_version", "user_space_version")
     }
@@ -280,7 +303,7 @@ def gather(host: Host, wanted: set[str], kind: str | None = None) -> dict[str, t
     who = identity.read(host, kind)
     database = packages.database(host)
     bus = pci.read(host)
-    is_loaded = _kernel_side(host, facts, who["container"])
+    is_loaded = _kernel_side(host, facts, who["container"], database)
     found = _user_space(host, facts, database)
     native = _native(host, facts, wanted)
     asked = native["source"] is not None
@@ -325,8 +348,6 @@ def gather(host: Host, wanted: set[str], kind: str | None = None) -> dict[str, t
         facts.sources["p2p"] = native["source"]
     else:
         facts.reasons["p2p"] = "not in gather_subset" if "topology" not in wanted else native["error"] or "not told"
-    library_files = facts.driver.pop("library_files")
-    facts.put("library_versions", sorted(library_files), "library")
     uuids = [device["uuid"] for device in devices if device["uuid"]]
     return {
         "schema": SCHEMA,

@@ -67,15 +67,32 @@ class Dpkg:
         listed = self.host.read(f"{info}/{package['name']}:{package['architecture']}.list")
         return "\n" + (listed or self.host.read(f"{info}/{package['name']}.list") or "")
 
+    def owners(self, paths: t.Iterable[str]) -> dict[str, list[Package]]:
+        """The packages that own each path (given without symbolic links); both spellings of a merged /usr are tried.
+
+        Two owners of one file are two packages of which one is half installed.
+        """
+        spelt: dict[str, str] = {}
+        for path in paths:
+            spelt[path] = path
+            spelt[path[4:] if path.startswith("/usr/") else "/usr" + path] = path
+        found: dict[str, list[Package]] = {path: [] for path in spelt.values()}
+        # A driver's files belong to packages with a driver's version, nearly always. Only what is left over by them is
+        # looked for in all the others.
+        for driver in (True, False):
+            wanted = {spelling: path for spelling, path in spelt.items() if driver or not found[path]}
+            for package in self.by_id.values():
+                if wanted and (package["driver_version"] is not None) == driver:
+                    files = self._files(package)
+                    for spelling, path in wanted.items():
+                        if f"\n{spelling}\n" in files:
+                            found[path].append(package)
+        return found
+
     def owner(self, path: str) -> Package | None:
-        """The package that owns a path (given without symbolic links); both spellings of a merged /usr are tried."""
-        spellings = {path, path[4:]} if path.startswith("/usr/") else {path, "/usr" + path}
-        # A driver's files belong to packages with a driver's version, nearly always: look there first.
-        for package in sorted(self.by_id.values(), key=lambda entry: entry["driver_version"] is None):
-            files = self._files(package)
-            if any(f"\n{spelling}\n" in files for spelling in spellings):
-                return package
-        return None
+        """The package that owns a path, the installed one first where there are two."""
+        found = self.owners([path])[path]
+        return min(found, key=lambda package: package["state"] != "installed", default=None)
 
     def version_of(self, name: str) -> str | None:
         return next((entry["version"] for entry in self.by_id.values() if entry["name"] == name), None)
@@ -108,9 +125,16 @@ class Rpm:
             self._all = self._parse(self.host.run(["rpm", "-qa", "--qf", self._FORMAT]).out)
         return self._all
 
+    def owners(self, paths: t.Iterable[str]) -> dict[str, list[Package]]:
+        """The packages that own each path. rpm answers one line a path, in their order."""
+        asked = list(paths)
+        if not asked:
+            return {}
+        lines = self.host.run(["rpm", "-qf", "--qf", self._FORMAT, *asked]).out.splitlines()
+        return {path: self._parse(line) for path, line in zip(asked, lines)} if len(lines) == len(asked) else {}
+
     def owner(self, path: str) -> Package | None:
-        found = self._parse(self.host.run(["rpm", "-qf", "--qf", self._FORMAT, path]).out)
-        return found[0] if found else None
+        return next(iter(self.owners([path]).get(path, [])), None)
 
     def version_of(self, name: str) -> str | None:
         found = self._parse(self.host.run(["rpm", "-q", "--qf", self._FORMAT, name]).out)
