@@ -22,8 +22,8 @@ _FILES = Path(__file__).resolve().parents[3] / "roles" / "report" / "files"
 
 _TONES = {
     "good": ("serving", "ok", "ready", "healthy", "free", "unchanged", "passed", "no_fault"),
-    "warn": ("degraded", "ready_after", "module_only", "library_only", "unknown", "slow", "partial", "medium"),
-    "bad": ("failed", "refused", "unreachable", "not_ready", "mismatch", "critical", "high", "rolled_back", "error"),
+    "warn": ("degraded", "ready_after", "module_only", "library_only", "unknown", "slow", "warning", "repairable"),
+    "bad": ("failed", "refused", "unreachable", "not_ready", "mismatch", "critical", "rolled_back", "error"),
 }
 
 
@@ -63,6 +63,12 @@ def gib(mib: t.Any) -> str:
     return f"{mib / 1024:.1f} GiB" if mib < 1024 * 100 else f"{mib / 1024:.0f} GiB"
 
 
+def byte_limit(value: t.Any) -> str:
+    """Return a limit in bytes, as the kernel prints it, in MiB; "unlimited" stays."""
+    text = str(value)
+    return f"{int(text) // (1024 * 1024)} MiB" if text.isdigit() else text
+
+
 def figure_source(figure: t.Mapping[str, t.Any], variant: str = "") -> str:
     """Return a figure's picture as a data address, from `svg` (text) or `png` (base64).
 
@@ -85,7 +91,15 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters.update(tone=tone, words=words, web_link=web_link, number=number, gib=gib, figure_source=figure_source)
+    env.filters.update(
+        tone=tone,
+        words=words,
+        web_link=web_link,
+        number=number,
+        gib=gib,
+        byte_limit=byte_limit,
+        figure_source=figure_source,
+    )
     env.globals.update(histogram_svg=charts.histogram_svg, histogram_counts=charts.histogram_counts)
     return env
 

@@ -9,8 +9,10 @@ from html.parser import HTMLParser
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.inferlab.dflash.plugins.filter.report_html import report_html
-from ansible_collections.inferlab.dflash.plugins.plugin_utils._report import page
+from ansible_collections.inferlab.dflash.plugins.filter.survey_fleet import survey_fleet
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._report import page, views
 from ansible_collections.inferlab.dflash.plugins.plugin_utils._report.document import KINDS, build_document
+from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._survey import survey_story as story
 
 HOSTS = {
     "lab1": {
@@ -168,3 +170,81 @@ def test_tones(state, tone):
 @pytest.mark.parametrize(("mib", "text"), [(49140, "48.0 GiB"), (131072, "128 GiB"), (None, "–"), (True, "–")])
 def test_memory(mib, text):
     assert page.gib(mib) == text
+
+
+@pytest.mark.parametrize(("limit", "text"), [("8388608", "8 MiB"), ("unlimited", "unlimited")])
+def test_byte_limits(limit, text):
+    assert page.byte_limit(limit) == text
+
+
+def survey_page():
+    hostvars = story.hostvars()
+    fleet = survey_fleet(hostvars, list(hostvars))
+    extra = {
+        "findings": fleet["findings"],
+        "changes": [{"host": "ct129", "what": "driver", "before": "healthy", "after": "mismatch"}],
+        "since": "2026-11-29T08:00:00Z",
+    }
+    return Outline(render(fleet["hosts"], "survey", **extra))
+
+
+def test_survey_page_shows_findings_verdicts_and_changes():
+    outline = survey_page()
+    for words in (
+        "wrong_machine",
+        "ready after",
+        "not ready",
+        "unreachable",
+        "Changes since 2026-11-29 08:00:00 UTC",
+        "→ mismatch",
+    ):
+        assert words in outline.words, words
+    assert ("a", {"href": "#host-2"}) in outline.tags
+    assert [attrs["id"] for tag, attrs in outline.tags if tag == "section"] == [f"host-{n}" for n in range(1, 7)]
+
+
+def test_survey_page_draws_each_physical_gpu_once():
+    meters = [attrs["aria-label"] for tag, attrs in survey_page().tags if attrs.get("class") == "meter"]
+    assert len(meters) == 12
+    assert meters[0].startswith("GPU 0 RTX A6000: 29.3 of 48 GiB in use, pid 9001")
+    assert meters[1] == "GPU 1 RTX A6000: 0.0 of 48 GiB in use, free"
+
+
+GPU = {
+    "index": 0,
+    "name": "NVIDIA RTX A6000",
+    "memory_total_mib": 1000,
+    "memory_used_mib": 600,
+    "free": False,
+    "reasons": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"holders": [{"memory_mib": 400, "own": False}]}, [("used", "40.00"), ("unseen", "20.00")]),
+        ({"holders": [{"memory_mib": 400, "own": True}, {"memory_mib": 200}]}, [("own", "40.00"), ("used", "20.00")]),
+        ({"holders": [{"memory_mib": None, "own": True}], "own": True}, [("own", "60.00")]),
+        ({"holders": [{"memory_mib": 5000}]}, [("used", "60.00")]),
+        ({"memory_used_mib": None}, []),
+        ({"memory_used_mib": 4, "free": True}, [("used", "0.40")]),
+    ],
+)
+def test_a_bar_is_what_its_holders_use(changes, parts):
+    bar = views.gpu_bar({**GPU, **changes})
+    assert [(part["kind"], part["percent"]) for part in bar["parts"]] == parts
+
+
+@pytest.mark.parametrize(
+    ("model", "remarks"),
+    [
+        ({"quantization": "fp8", "copy_of": "/d/q"}, "fp8; copy of /d/q"),
+        ({"missing_files": ["a"]}, "1 files missing"),
+        ({"pairs": [{"target": "/a", "ok": True}, {"target": "/b", "ok": False}]}, "pair with /a"),
+        ({"pairs": [{"target": "/b", "ok": False}]}, "pair with no target here"),
+        ({}, ""),
+    ],
+)
+def test_remarks_on_models(model, remarks):
+    assert views.model_remarks(model) == remarks
