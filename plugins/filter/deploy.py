@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import diagnose
 from ansible_collections.inferlab.dflash.plugins.module_utils._instance import summary
 
 TUNABLE = ("algorithm", "budget")
@@ -15,6 +14,8 @@ TUNABLE = ("algorithm", "budget")
 
 def deploy_failure(result: t.Mapping[str, t.Any], task: t.Any = None) -> dict[str, t.Any]:
     """Task, message and diagnosis of the task that stopped a host."""
+    from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import diagnose
+
     message = summary.failure_text(result)
     found = dict(result.get("diagnosis") or {}) or diagnose({"ansible_output": message})
     code = found.get("code") if found.get("code") not in (None, "unknown", "no_fault") else None
@@ -53,6 +54,28 @@ def plan_models(plan: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
+def peer_gpus(everyone: t.Mapping[str, t.Any], hosts: t.Sequence[str], host: str) -> dict[str, t.Any]:
+    """The GPU facts of the other hosts of the play that have them."""
+    found = {
+        name: (everyone[name].get("ansible_facts") or {}).get("gpu")
+        for name in hosts
+        if name != host and name in everyone
+    }
+    return {name: gpu for name, gpu in found.items() if gpu}
+
+
+def peer_plans(everyone: t.Mapping[str, t.Any], hosts: t.Sequence[str], host: str) -> dict[str, dict[str, t.Any]]:
+    """What the other hosts of the play see, wish for and hold, for planning host and guest jointly."""
+    return {
+        name: {
+            "gpu": gpu,
+            "wishes": everyone[name].get("dflash_wishes") or [],
+            "own": (everyone[name].get("dflash_here") or {}).get("instances") or [],
+        }
+        for name, gpu in peer_gpus(everyone, hosts, host).items()
+    }
+
+
 class FilterModule:
     """Ansible's entry point."""
 
@@ -63,5 +86,7 @@ class FilterModule:
             "instance_attempt": summary.attempt,
             "instance_report": summary.instance_report,
             "overlay_tuned": overlay_tuned,
+            "peer_gpus": peer_gpus,
+            "peer_plans": peer_plans,
             "plan_models": plan_models,
         }

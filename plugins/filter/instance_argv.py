@@ -50,7 +50,6 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.inferlab.dflash.plugins.module_utils._instance import launch, systemd_text
-from ansible_collections.inferlab.dflash.plugins.module_utils._models import reference
 
 
 def instance_argv(
@@ -76,16 +75,6 @@ def systemd_command(words: t.Sequence[str]) -> str:
         raise AnsibleFilterError(str(error)) from error
 
 
-def model_reference(text: str, builtin: str = "") -> dict[str, t.Any]:
-    """Parsed model reference; ``source`` is the directory on the control node for builtin and control references."""
-    try:
-        parsed = reference.parse(text)
-    except reference.ReferenceError as error:
-        raise AnsibleFilterError(str(error)) from error
-    source = f"{builtin}/{parsed.location.split('-', 1)[1]}" if parsed.kind == "builtin" else parsed.location
-    return {**parsed._asdict(), "reference": text, "source": source}
-
-
 class FilterModule:
     """Ansible's entry point."""
 
@@ -93,6 +82,5 @@ class FilterModule:
         return {
             "instance_argv": instance_argv,
             "instance_environment": instance_environment,
-            "model_reference": model_reference,
             "systemd_command": systemd_command,
         }
