@@ -44,7 +44,7 @@ python311() { tools/find_python.sh 3.11 || { echo "setup: Python 3.11 is needed 
 
 case "${1:-}" in
   base) debian_packages; environment .venv "$(python311)" requirements/dev-core219.txt ;;
-  torch) debian_packages; environment .venv-torch "$(python311)" roles/engine/files/ddtree/requirements-transformers.txt requirements/torch-test.txt ;;
+  torch) debian_packages; environment .venv-torch "$(python311)" roles/engine/files/locks/transformers-cp311.txt roles/engine/files/ddtree/requirements-test.txt ;;
   core221) environment ".venv-py${2/./}" "$(tools/find_python.sh "$2")" requirements/dev-core221.txt ;;
   *) echo "usage: tools/setup.sh base|torch|core221 [PYTHON]" >&2; exit 2 ;;
 esac
