@@ -1,40 +1,27 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which inventory hosts are one machine, or a host with its guest.
-
-boot-id alone says nothing: all containers of a machine share it.
-"""
+"""Which hosts of a play are one machine, or a host with its guest."""
 
 from __future__ import annotations
 
 import typing as t
 
-
-def _identity(gpu: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    identity = dict((gpu or {}).get("identity") or {})
-    uuids = identity.get("gpu_uuids")
-    if not uuids:
-        uuids = [device.get("uuid") for device in (gpu or {}).get("devices") or []]
-    identity["gpu_uuids"] = {str(uuid) for uuid in uuids if uuid}
-    return identity
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import identity
 
 
-def relation(one: t.Mapping[str, t.Any] | None, two: t.Mapping[str, t.Any] | None) -> str:
-    """``same`` (one machine under two names), ``host_and_guest`` (they share GPUs) or ``different``."""
-    first, second = _identity(one), _identity(two)
-    if first.get("machine_id") and first.get("machine_id") == second.get("machine_id"):
-        return "same"
-    # Two known boot-ids that differ would mean a GPU that moved between two readings; planning both jointly is still
-    # the
-    # careful thing, so the boot-id does not decide here either.
-    return "host_and_guest" if first["gpu_uuids"] & second["gpu_uuids"] else "different"
+def _related(host: str, facts: t.Mapping[str, t.Mapping[str, t.Any] | None], kind: str) -> list[str]:
+    known = {name: gpu["identity"] for name, gpu in facts.items() if gpu and gpu.get("identity")}
+    mine = known.get(host)
+    if mine is None:
+        return []
+    return sorted(name for name, other in known.items() if name != host and identity.relation(mine, other) == kind)
 
 
 def aliases(host: str, facts: t.Mapping[str, t.Mapping[str, t.Any] | None]) -> list[str]:
-    """The other names under which ``host`` is in the inventory."""
-    return sorted(n for n, gpu in facts.items() if n != host and relation(facts.get(host), gpu) == "same")
+    """The other names under which ``host`` is in the inventory. ``facts``: host name to ``ansible_facts.gpu``."""
+    return _related(host, facts, identity.ALIAS)
 
 
 def sharing(host: str, facts: t.Mapping[str, t.Mapping[str, t.Any] | None]) -> list[str]:
     """Hosts or guests that see some of the same GPUs as ``host`` and are other systems."""
-    return sorted(n for n, gpu in facts.items() if n != host and relation(facts.get(host), gpu) == "host_and_guest")
+    return _related(host, facts, identity.HOST_AND_GUEST)
