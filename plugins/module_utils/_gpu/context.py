@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether CUDA works: open a context on one GPU and close it again. Private to this collection."""
+"""Whether the driver works: initialise NVML, open a CUDA context on one GPU. Private to this collection.
+
+Through ctypes, so that the proof needs no package on the host. Everything runs in a child: a driver fault can hang or kill it.
+"""
 
 from __future__ import annotations
 
@@ -54,4 +57,25 @@ def open_context(uuid: str | None = None, timeout: float = 30.0, library: str = 
     answer, reason = isolated.call(lambda: _open(uuid, library), timeout)
     if answer is None:
         return {"ok": False, "cuda_error": None, "reason": f"opening a CUDA context: {reason}"}
+    return answer
+
+
+def _initialise(library: str) -> dict[str, t.Any]:
+    try:
+        nvml = ctypes.CDLL(library)
+    except OSError as error:
+        return {"ok": False, "code": None, "reason": f"{library} cannot be loaded: {error}"}
+    nvml.nvmlErrorString.restype = ctypes.c_char_p
+    code = nvml.nvmlInit_v2()
+    if code:
+        return {"ok": False, "code": code, "reason": f"nvmlInit: error {code}, {nvml.nvmlErrorString(code).decode()}"}
+    nvml.nvmlShutdown()
+    return {"ok": True, "code": 0, "reason": None}
+
+
+def initialise_nvml(timeout: float = 30.0, library: str = "libnvidia-ml.so.1") -> dict[str, t.Any]:
+    """{ok, code, reason} of initialising NVML."""
+    answer, reason = isolated.call(lambda: _initialise(library), timeout)
+    if answer is None:
+        return {"ok": False, "code": None, "reason": f"initialising NVML: {reason}"}
     return answer

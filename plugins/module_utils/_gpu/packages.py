@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import parse
-from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host, Running
 
 # dpkg states in which the package works; the rest, except not-installed and config-files, are half done.
 _WORKING = ("installed", "triggers-pending", "triggers-awaited")
@@ -94,9 +94,6 @@ class Dpkg:
         found = self.owners([path])[path]
         return min(found, key=lambda package: package["state"] != "installed", default=None)
 
-    def version_of(self, name: str) -> str | None:
-        return next((entry["version"] for entry in self.by_id.values() if entry["name"] == name), None)
-
 
 class Rpm:
     """The data base of rpm, through the rpm program."""
@@ -107,7 +104,12 @@ class Rpm:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._all: list[Package] | None = None
+        self._rpm = ["rpm"] if host.live else ["rpm", "--root", host.root]
         self._locked = set(re.findall(r"^\s*([^#!\s]\S*)", host.read("/etc/dnf/plugins/versionlock.list") or "", re.M))
+
+    def _ask(self, *arguments: str) -> str:
+        """rpm of this system, on the data base below the root."""
+        return Running([*self._rpm, *arguments]).finish(self.host.timeout).out
 
     def _parse(self, text: str) -> list[Package]:
         found = []
@@ -122,7 +124,7 @@ class Rpm:
 
     def packages(self) -> list[Package]:
         if self._all is None:
-            self._all = self._parse(self.host.run(["rpm", "-qa", "--qf", self._FORMAT]).out)
+            self._all = self._parse(self._ask("-qa", "--qf", self._FORMAT))
         return self._all
 
     def owners(self, paths: t.Iterable[str]) -> dict[str, list[Package]]:
@@ -130,15 +132,11 @@ class Rpm:
         asked = list(paths)
         if not asked:
             return {}
-        lines = self.host.run(["rpm", "-qf", "--qf", self._FORMAT, *asked]).out.splitlines()
+        lines = self._ask("-qf", "--qf", self._FORMAT, *asked).splitlines()
         return {path: self._parse(line) for path, line in zip(asked, lines)} if len(lines) == len(asked) else {}
 
     def owner(self, path: str) -> Package | None:
         return next(iter(self.owners([path]).get(path, [])), None)
-
-    def version_of(self, name: str) -> str | None:
-        found = self._parse(self.host.run(["rpm", "-q", "--qf", self._FORMAT, name]).out)
-        return found[0]["version"] if found else None
 
 
 def database(host: Host) -> Dpkg | Rpm | None:
