@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ddtree.cache import RaggedKV
@@ -234,7 +234,7 @@ class Drafter(nn.Module):
                 with safe_open(file, framework="pt") as stored:
                     for key in stored.keys():  # noqa: SIM118 - not a dict
                         weights[key.removeprefix("model.")] = stored.get_tensor(key).to(DTYPES[dtype])
-            except Exception as error:  # safetensors raises its own type for truncated files
+            except (OSError, SafetensorError) as error:
                 raise ModelError(f"{file} is not a readable safetensors file: {error}") from error
         missing, unknown = sorted(expected.keys() - weights.keys()), sorted(weights.keys() - expected.keys())
         if missing:

@@ -145,7 +145,7 @@ class Generator:
         if self._drafter_cache is not None:
             self._drafter_cache.select(keep)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def step(self) -> Round:
         """One verify round over all running requests. Finished ones leave the batch."""
         device = self.target.device
@@ -213,7 +213,7 @@ class Prefill:
         self._target_cache = generator.target.new_cache(len(sequences))
         self._drafter_cache = generator.drafter.new_cache(len(sequences)) if generator.drafter else None
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def step(self) -> bool:
         """Process the next chunk of every prompt; true when all are in, have their first token and have joined."""
         target, drafter = self.generator.target, self.generator.drafter

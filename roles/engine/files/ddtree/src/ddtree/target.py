@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache
 from transformers.utils import logging as transformers_logging
@@ -76,7 +77,7 @@ class Target:
             model, report = AutoModelForCausalLM.from_pretrained(
                 path, dtype=DTYPES[dtype], attn_implementation="sdpa", local_files_only=True, output_loading_info=True
             )
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(f"{path} cannot be loaded as a causal language model: {error}") from error
         if report["missing_keys"]:
             # transformers fills missing weights with random numbers, which would serve noise.
@@ -103,7 +104,7 @@ class Target:
         """Output projection `[..., vocab]`; the drafter has none of its own."""
         return self._head(hidden)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def forward(
         self,
         tokens: torch.Tensor,
