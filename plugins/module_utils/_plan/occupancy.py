@@ -98,10 +98,12 @@ def assess(
     own: Own = NOTHING_OWN,
     idle_mib: int = IDLE_MIB,
     dead: t.Mapping[str, str] | None = None,
+    tentative: bool = False,
 ) -> dict[str, t.Any]:
     """Judge one device of ``gpu_facts``.
 
     :arg dead: UUID to reason of GPUs on which no CUDA context could be opened.
+    :arg tentative: memory that cannot be read is no reason; it will be read again before anything is started.
     :returns: ``uuid, free, dead, reasons`` (why not free, one line each), ``foreign_mib`` (MiB, or None when
         unreadable).
     """
@@ -117,9 +119,9 @@ def assess(
 
     used = device.get("memory_used_mib")
     foreign_mib: int | None = None
-    if used is None:
+    if used is None and not tentative:
         reasons.append("its used memory could not be read")
-    else:
+    elif used is not None:
         foreign_mib = max(0, used - sum(p.get("memory_mib") or 0 for p in mine))
         unexplained = foreign_mib - sum(p.get("memory_mib") or 0 for p in foreign)
         # A process whose own memory is unknown may explain all of it. In a guest no process at all may be visible: then

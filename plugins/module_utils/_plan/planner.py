@@ -37,6 +37,10 @@ def _not_free(devices: t.Sequence[t.Mapping[str, t.Any]], verdicts: t.Mapping[st
     return " | ".join(lines)
 
 
+def _state(gpu: t.Mapping[str, t.Any]) -> str:
+    return str((gpu.get("driver") or {}).get("state") or "unknown")
+
+
 class _Host:
     """The GPUs of one host while its instances are planned."""
 
@@ -49,6 +53,7 @@ class _Host:
         views: t.Mapping[str, t.Mapping[str, t.Any] | None],
         dead: t.Mapping[str, str],
         idle_mib: int,
+        tentative: bool,
     ) -> None:
         self.name = name
         self.wishes = wishes
@@ -64,7 +69,9 @@ class _Host:
             }
             self.devices.append(merge_views(device, others) if others else dict(device))
         own = _own(wishes, records, self.gpu)
-        self.verdicts = {str(d.get("uuid")): assess(d, own, idle_mib, dead) for d in self.devices}
+        # Under a broken driver neither memory nor processes can be read, and sometimes not even the UUIDs.
+        self.tentative = tentative and _state(self.gpu) != "healthy"
+        self.verdicts = {str(d.get("uuid")): assess(d, own, idle_mib, dead, self.tentative) for d in self.devices}
         #: UUID to the names of what was planned on it.
         self.taken: dict[str, list[str]] = {}
 
@@ -126,6 +133,9 @@ class _Host:
         kept = [device for uuid in before for device in free if device["uuid"] == uuid]
         if before and len(kept) == len(before) == size:
             return kept
+        nameless = sum(1 for device in self.devices if not device.get("uuid"))
+        if self.tentative and len(free) < size <= len(free) + nameless:
+            return []
         if len(free) < size:
             planned = [f"{uuid} is planned for {', '.join(names)}" for uuid, names in self.taken.items()]
             held = " | ".join(part for part in (_not_free(self.devices, self.verdicts), *planned) if part)
@@ -135,10 +145,6 @@ class _Host:
                 "Lower tp_size, end a holder yourself, or list it in dflash_stop_first; nothing was touched",
             )
         return topology.choose_group(free, size, self.gpu.get("p2p"))
-
-
-def _state(gpu: t.Mapping[str, t.Any]) -> str:
-    return str((gpu.get("driver") or {}).get("state") or "unknown")
 
 
 def _needs_gpu(host: _Host, wish: t.Mapping[str, t.Any], tentative: bool) -> tuple[str, bool, list[str]]:
@@ -272,7 +278,7 @@ def plan(
         records = own if mine else peers[name].get("own") or []
         its_wishes = wishes if mine else peers[name].get("wishes") or []
         others = {other: view for other, view in views.items() if other != name}
-        state = _Host(name, its_wishes, views[name], records, others, dead or {}, idle_mib)
+        state = _Host(name, its_wishes, views[name], records, others, dead or {}, idle_mib, tentative)
         state.taken = {uuid: list(names) for uuid, names in taken.items()}
         if mine:
             result = _plan_host(state, tentative)

@@ -203,6 +203,23 @@ def test_a_broken_driver_is_refused_with_the_play_that_repairs_it_but_planned_in
     assert "once the driver is repaired" in instance["warnings"][0]
 
 
+def test_under_a_broken_driver_a_tentative_plan_needs_neither_memory_nor_uuids():
+    gpu = facts.gpu([facts.device(n, used=None) for n in range(2)], state="mismatch")
+    assert plan(wish(tp_size=2), gpu, tentative=True)[0]["gpus"] == [facts.uuid(0), facts.uuid(1)]
+    nameless = facts.gpu([{**facts.device(n, used=None), "uuid": None} for n in range(2)], state="mismatch")
+    (instance,) = plan(wish(tp_size=2), nameless, tentative=True)
+    assert (instance["gpus"], instance["engine_backend"]) == ([], "sglang")
+    assert "once the driver is repaired" in instance["warnings"][0]
+    with pytest.raises(PlanError, match="0 of 2"):
+        plan(wish(tp_size=3), nameless, tentative=True)
+
+
+def test_a_held_gpu_stays_held_in_a_tentative_plan():
+    gpu = facts.gpu([facts.device(0, used=None, processes=[facts.process()])], state="mismatch")
+    with pytest.raises(PlanError, match="pid 4242"):
+        plan(wish(), gpu, tentative=True)
+
+
 def test_a_taken_port_names_its_holder():
     listening = [{"port": 30000, "pid": 77, "command": "nginx", "unit": "nginx.service"}]
     with pytest.raises(
