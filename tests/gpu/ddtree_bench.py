@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """DDTREE against DFLASH and plain decoding in SGLang, on one GPU: losslessness, acceptance, round time, speed.
 
-usage: ddtree_bench.py --out DIR --pairs DIR [--only smoke,lossless,...]      (needs sglang, a GPU and a model pair)
+usage: ddtree_bench.py --out DIR --pairs DIR [--configs DIR] [--only lossless,acceptance,...] [--pair dense|hybrid]
 
-Every section writes DIR/<section>.json; `merge` (the default last step) joins whatever sections DIR holds into
-DIR/ddtree-h200.json and draws DIR/ddtree-h200.svg, so that sections may come from different days.
-DIR of --pairs holds `dense/` and `hybrid/`, each with target/, draft/ and prompts.json.
+Needs sglang, a GPU and a model pair: DIR of --pairs holds `dense/` and `hybrid/`, each with target/, draft/ and prompts.json;
+--configs holds model configurations for dummy weights (section `real`). Every section writes DIR/<section>-<pair>.json;
+`ddtree_report.py` merges whatever sections are there, so that they may come from different days.
+
+Engines of one section start side by side, then measure one at a time (the others hold memory but run nothing).
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import argparse
 import contextlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,55 +31,110 @@ PLUGIN = HERE.parents[1] / "roles/engine/files/ddtree/src"
 GREEDY = {"temperature": 0, "ignore_eos": True}
 
 
-class Bench:
-    """Shared state of the sections: folders, prompts, and how an engine process is run."""
+class EngineError(RuntimeError):
+    """An engine process reported an error or died; the text ends with its log's tail."""
 
-    def __init__(self, out: Path, pairs: Path) -> None:
-        self.out, self.pairs = out, pairs
+
+class Engine:
+    """Handle of one engine process (ddtree_engine.py)."""
+
+    def __init__(self, label: str, stem: Path, args: dict[str, Any], env: dict[str, str]) -> None:
+        self.label, self.stem, self.number = label, stem, 0
+        Path(f"{stem}.spec.json").write_text(json.dumps(args))
+        self.log = open(f"{stem}.log", "w", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "ddtree_engine.py"), str(stem)],
+            stdin=subprocess.PIPE,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            env=env,
+            text=True,
+        )
+
+    def _reply(self, timeout: float) -> dict[str, Any]:
+        path = Path(f"{self.stem}.{self.number}.json")
+        deadline = time.monotonic() + timeout
+        while not path.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                time.sleep(0.2)
+                if not path.exists():
+                    raise EngineError(f"{self.label}: no reply {self.number}\n{self.tail()}")
+            time.sleep(0.02)
+        result = json.loads(path.read_text())
+        if "error" in result:
+            raise EngineError(f"{self.label}: {result['error']}\n{self.tail()}")
+        return result
+
+    def tail(self, characters: int = 4000) -> str:
+        return Path(f"{self.stem}.log").read_text(errors="replace")[-characters:]
+
+    def ready(self, timeout: float = 300) -> dict[str, Any]:
+        """Wait until the engine is up: seconds it took and the plugin's own start line."""
+        result = self._reply(timeout)
+        lines = [x for x in Path(f"{self.stem}.log").read_text(errors="replace").splitlines() if "DDTREE ready" in x]
+        result["ready_line"] = lines[-1].split("] ", 1)[-1] if lines else None
+        return result
+
+    def run(self, kind: str, timeout: float = 240, **job: Any) -> dict[str, Any]:
+        self.number += 1
+        self.process.stdin.write(json.dumps({"kind": kind, **job}) + "\n")
+        self.process.stdin.flush()
+        return self._reply(timeout)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+class Bench:
+    """Shared state of the sections: folders, prompts, engine arguments."""
+
+    def __init__(self, out: Path, pairs: Path, configs: Path | None, pair: str) -> None:
+        self.out, self.pairs, self.configs, self.pair = out, pairs, configs, pair
         self.work = out / "work"
         self.work.mkdir(parents=True, exist_ok=True)
         self.serial = 0
-        self.log: list[str] = []
 
     def say(self, *parts: object) -> None:
-        line = " ".join(str(p) for p in parts)
-        self.log.append(line)
-        print(line, flush=True)
+        print(*parts, flush=True)
 
-    # --- inputs -------------------------------------------------------------------------------------------------
-
-    def prompts(self, pair: str, domains: list[str] | None = None, limit: int = 16, tokens: int = 64):
+    def prompts(self, limit: int = 16, tokens: int = 64) -> dict[str, list[list[int]]]:
         """{domain: [token ids]} of the pair's prompts, each cut to `tokens`."""
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(self.pairs / pair / "target" / "tokenizer.json"))
-        texts = json.loads((self.pairs / pair / "prompts.json").read_text())
-        return {
-            domain: [tokenizer.encode(text).ids[:tokens] for text in items[:limit]]
-            for domain, items in texts.items()
-            if domains is None or domain in domains
-        }
+        tokenizer = Tokenizer.from_file(str(self.pairs / self.pair / "target" / "tokenizer.json"))
+        texts = json.loads((self.pairs / self.pair / "prompts.json").read_text())
+        return {domain: [tokenizer.encode(t).ids[:tokens] for t in items[:limit]] for domain, items in texts.items()}
 
-    def engine_args(self, pair: str, algorithm: str, **extra: Any) -> dict[str, Any]:
+    def engine_args(self, algorithm: str, **extra: Any) -> dict[str, Any]:
         """Engine arguments of one configuration. `algorithm`: plain | dflash | chain | tree<budget>."""
-        root = self.pairs / pair
+        root = self.pairs / self.pair
         args: dict[str, Any] = {
             "model_path": str(root / "target"),
             "attention_backend": "triton",
             "sampling_backend": "pytorch",
             "grammar_backend": "none",
             "skip_tokenizer_init": True,
-            "mem_fraction_static": 0.3,
+            # Engines share the card: a small pool, and a fraction that the others cannot exhaust.
+            "mem_fraction_static": 0.85,
+            "max_total_tokens": 40000,
             "max_running_requests": 16,
             "cuda_graph_max_bs_decode": 16,
             "context_length": 2048,
             "disable_custom_all_reduce": True,
+            "sleep_on_idle": True,
             "log_level": "info",
             "random_seed": 1,
             "disable_radix_cache": True,
             "mm_feature_transport": "cpu",
         }
-        if pair != "dense":
+        if self.pair != "dense":
             args["enable_multimodal"] = False
         if algorithm != "plain":
             args["speculative_draft_model_path"] = str(root / "draft")
@@ -87,56 +146,35 @@ class Bench:
         args.update(extra)
         return args
 
-    # --- engine processes -----------------------------------------------------------------------------------------
-
-    def start(self, label: str, engine: dict[str, Any], jobs: list[dict[str, Any]], env: dict[str, str] | None = None):
-        """Start one engine process; `finish` collects it."""
-        self.serial += 1
-        stem = self.work / f"{self.serial:03d}-{label}"
-        spec = {"engine": engine, "jobs": jobs, "out": f"{stem}.json"}
-        Path(f"{stem}.spec.json").write_text(json.dumps(spec))
+    def environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
         path = os.pathsep.join([str(PLUGIN), str(self._dist_info()), str(HERE), os.environ.get("PYTHONPATH", "")])
-        log = open(f"{stem}.log", "w", encoding="utf-8")  # noqa: SIM115 - closed by finish
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "ddtree_engine.py"), f"{stem}.spec.json"],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": path, **(env or {})},
-        )
-        return label, stem, process, log, time.monotonic()
+        return {**os.environ, "PYTHONPATH": path, **(extra or {})}
 
-    def finish(self, handle: Any, timeout: float) -> dict[str, Any]:
-        """Result of a started engine; {"error": ...} with the end of its log if it died or overran."""
-        label, stem, process, log, started = handle
+    def open(self, label: str, args: dict[str, Any], env: dict[str, str] | None = None) -> Engine:
+        self.serial += 1
+        return Engine(label, self.work / f"{self.serial:03d}-{label}", args, self.environment(env))
+
+    @contextlib.contextmanager
+    def engines(self, wanted: dict[str, tuple[dict, dict | None]], timeout: float = 300) -> Iterator[dict[str, Engine]]:
+        """Start engines side by side; those that fail are reported and left out."""
+        started = time.monotonic()
+        opened = {name: self.open(name, *how) for name, how in wanted.items()}
+        up: dict[str, Engine] = {}
+        self.failures: dict[str, str] = {}
+        self.ready_lines: dict[str, str | None] = {}
+        for name, engine in opened.items():
+            try:
+                self.ready_lines[name] = engine.ready(timeout)["ready_line"]
+                up[name] = engine
+            except EngineError as error:
+                self.failures[name] = str(error)[-3000:]
+                self.say(f"{name} FAILED: {str(error)[-1800:]}")
+        self.say(f"{len(up)} of {len(wanted)} engines up in {time.monotonic() - started:.0f} s")
         try:
-            process.wait(max(1.0, timeout - (time.monotonic() - started)))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        log.close()
-        text = Path(f"{stem}.log").read_text(errors="replace")
-        result: dict[str, Any] = {"error": "no result"}
-        with contextlib.suppress(OSError, json.JSONDecodeError):
-            result = json.loads(Path(f"{stem}.json").read_text())
-        if "error" in result:
-            result["log_tail"] = text[-6000:]
-        ready = [line for line in text.splitlines() if "DDTREE ready" in line]
-        result["ready_line"] = ready[-1] if ready else None
-        self.say(
-            f"[{label}] {time.monotonic() - started:.0f} s,",
-            "FAILED" if "error" in result else f"engine up in {result.get('start_seconds', 0):.0f} s",
-        )
-        return result
-
-    def run_all(self, runs: dict[str, tuple[dict, list, dict | None]], timeout: float = 300, parallel: int = 4):
-        """Run engines side by side (correctness only: their timings disturb each other)."""
-        results: dict[str, dict[str, Any]] = {}
-        waiting = list(runs.items())
-        while waiting:
-            batch, waiting = waiting[:parallel], waiting[parallel:]
-            handles = [(name, self.start(name, *run)) for name, run in batch]
-            results.update({name: self.finish(handle, timeout) for name, handle in handles})
-        return results
+            yield up
+        finally:
+            with ThreadPoolExecutor(max(1, len(opened))) as pool:
+                list(pool.map(Engine.close, opened.values()))
 
     def _dist_info(self) -> Path:
         """A folder that makes the checkout's plugin an installed distribution with its entry point."""
@@ -151,93 +189,396 @@ class Bench:
         return root
 
 
-def acceptance(result: dict[str, Any]) -> float:
-    """Tokens a verify round of a "generate" result (first token of each output comes from the prefill)."""
+def tokens_per_round(result: dict[str, Any]) -> float | None:
+    """Acceptance of a "generate" result; the first token of each output comes from the prefill."""
     rounds = sum(result["rounds"])
-    return sum(len(o) - 1 for o in result["outputs"]) / rounds if rounds else 1.0
+    return sum(len(o) - 1 for o in result["outputs"]) / rounds if rounds else None
 
 
 def first_difference(a: list[int], b: list[int]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
 
 
-def smoke(bench: Bench) -> dict[str, Any]:
-    """Does it come up and agree? Few prompts, every mode, engines side by side."""
-    ids = [i for items in bench.prompts("dense", limit=2).values() for i in items]
-    job = [
-        {"name": "one", "kind": "generate", "ids": ids, "sampling": {**GREEDY, "max_new_tokens": 96}},
-        {"name": "all", "kind": "generate", "ids": ids, "sampling": {**GREEDY, "max_new_tokens": 96}, "mode": "batch"},
-        {
-            "name": "sampled",
-            "kind": "generate",
-            "ids": ids,
-            "mode": "batch",
-            "sampling": {"temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.02, "max_new_tokens": 64},
-        },
-        {
-            "name": "penalised",
-            "kind": "generate",
-            "ids": ids[:2],
-            "mode": "batch",
-            "sampling": {**GREEDY, "frequency_penalty": 1.5, "repetition_penalty": 1.2, "max_new_tokens": 64},
-        },
-    ]
-    plain_jobs = [j for j in job]
-    dense = {
-        "plain": (bench.engine_args("dense", "plain"), plain_jobs, None),
-        "dflash": (bench.engine_args("dense", "dflash"), job[:2], None),
-        "chain": (bench.engine_args("dense", "chain"), job, None),
-        "tree16": (bench.engine_args("dense", "tree16"), job, None),
-        "tree16-eager": (bench.engine_args("dense", "tree16", disable_cuda_graph=True), job, None),
-        "tree64": (bench.engine_args("dense", "tree64"), job, None),
-        "tree16-fallback": (
-            bench.engine_args("dense", "tree16"),
-            job,
-            {"SGLANG_DDTREE_MAX_TREE_BATCH": "2"},
-        ),
-        "tree16-sync": (bench.engine_args("dense", "tree16", disable_overlap_schedule=True), job, None),
-    }
-    results = bench.run_all(dense, timeout=240, parallel=8)
-    report: dict[str, Any] = {}
-    for name, result in results.items():
-        if "error" in result:
-            report[name] = {"error": result["error"], "log_tail": result["log_tail"]}
-            bench.say(name, "ERROR", result["error"][-1500:], "\n--- log:\n", result["log_tail"][-3500:])
-            continue
-        report[name] = {"ready": result["ready_line"], "start_seconds": result["start_seconds"]}
-        for j in result["jobs"]:
-            r = result["jobs"][j]
-            entry = {"acceptance": round(acceptance(r), 3), "seconds": r["seconds"], "rounds": r["rounds"]}
-            for other in ("plain", "dflash"):
-                base = results.get(other, {}).get("jobs", {}).get(j)
-                if base:
-                    entry[f"same_as_{other}"] = sum(x == y for x, y in zip(r["outputs"], base["outputs"]))
-                    entry[f"first_diff_{other}"] = [
-                        first_difference(x, y) for x, y in zip(r["outputs"], base["outputs"])
-                    ]
-            entry["of"] = len(r["outputs"])
-            report[name][j] = entry
-            bench.say(name, j, json.dumps(entry))
-        bench.say(name, result["ready_line"])
+# --- 1: losslessness -------------------------------------------------------------------------------------------------
+
+
+def lossless(bench: Bench) -> dict[str, Any]:
+    """Greedy outputs of every algorithm against plain decoding and DFLASH; the target's logit gap where they part."""
+    prompts = [i for items in bench.prompts().values() for i in items]
+    sampling = {**GREEDY, "max_new_tokens": 192}
+    report: dict[str, Any] = {"prompts": len(prompts), "new_tokens": 192, "runs": {}}
+    for dtype in ("bfloat16", "float16"):
+        names = ["plain", "dflash", "chain", "tree16", "tree64"]
+        if bench.pair != "dense":
+            names = ["plain", "dflash", "tree16", "tree32"]
+        wanted = {f"{name}": (bench.engine_args(name, dtype=dtype), None) for name in names}
+        with bench.engines(wanted) as up:
+            if "plain" not in up:
+                report["runs"][dtype] = {"error": bench.failures}
+                continue
+
+            def both(engine: Engine) -> dict[str, Any]:
+                return {
+                    mode: engine.run("generate", ids=prompts, sampling=sampling, mode=mode)
+                    for mode in ("batch", "each")
+                }
+
+            with ThreadPoolExecutor(len(up)) as pool:
+                results = dict(zip(up, pool.map(both, up.values())))
+            report["runs"][dtype] = compare_runs(bench, up["plain"], prompts, results)
+            report["runs"][dtype]["failures"] = bench.failures
     return report
 
 
-SECTIONS: dict[str, Callable[[Bench], dict[str, Any]]] = {"smoke": smoke}
+def compare_runs(bench: Bench, plain: Engine, prompts: list[list[int]], results: dict[str, Any]) -> dict[str, Any]:
+    """First differences of every run against plain (and DFLASH, if there) and the gaps of the target there."""
+    pairs, prefixes = [], {}
+    for name, modes in results.items():
+        for mode, result in modes.items():
+            for base in ("plain", "dflash"):
+                if name == base or base not in results:
+                    continue
+                for i, (a, b) in enumerate(zip(result["outputs"], results[base][mode]["outputs"])):
+                    at = first_difference(a, b)
+                    if at is not None:
+                        prefix = tuple(prompts[i] + a[:at])
+                        prefixes.setdefault(prefix, None)
+                        pairs.append((name, mode, base, i, at, prefix, a[at], b[at]))
+    keys = list(prefixes)
+    tops = plain.run("gaps", ids=[list(k) for k in keys], timeout=300)["tops"] if keys else []
+    top_of = dict(zip(keys, tops))
+    table: dict[str, Any] = {}
+    for name, modes in results.items():
+        for mode, result in modes.items():
+            entry: dict[str, Any] = {"acceptance": tokens_per_round(result)}
+            for base in ("plain", "dflash"):
+                if name == base or base not in results:
+                    continue
+                mine = [p for p in pairs if p[0] == name and p[1] == mode and p[2] == base]
+                found = [top_of[p[5]] for p in mine]
+                gap = [t[0][0] - t[1][0] for t in found]
+                outside = 0
+                for p, t in zip(mine, found):
+                    best_two = {t[0][1], t[1][1]}
+                    outside += not {p[6], p[7]} <= best_two
+                entry[f"against_{base}"] = {
+                    "equal": len(prompts) - len(mine),
+                    "parted": len(mine),
+                    "largest_gap": max(gap, default=0.0),
+                    "median_gap": statistics.median(gap) if gap else 0.0,
+                    "not_the_best_two": outside,
+                }
+                if base == "dflash" and name == "chain":
+                    same = [x == y for x, y in zip(result["rounds"], results[base][mode]["rounds"])]
+                    entry["rounds_equal_dflash"] = sum(same)
+            table[f"{name}/{mode}"] = entry
+            bench.say(name, mode, json.dumps(entry))
+    return table
+
+
+# --- 2: agreement with the reference -----------------------------------------------------------------------------------
+
+
+def agreement(bench: Bench) -> dict[str, Any]:
+    """Teacher-forced rounds along plain decoding's texts: SGLang's trees and acceptance against the project's own."""
+    prompts = [i for items in bench.prompts(limit=8).values() for i in items]
+    budget = 16
+    with bench.engines({"plain": (bench.engine_args("plain"), None)}) as up:
+        texts = up["plain"].run("generate", ids=prompts, sampling={**GREEDY, "max_new_tokens": 160})["outputs"]
+    trace = bench.work / "forced.jsonl"
+    Path(f"{trace}.texts.json").write_text(json.dumps(texts))
+    env = {"DDTREE_PROBE": f"forced:{trace}"}
+    engine = bench.open("forced", bench.engine_args(f"tree{budget}", disable_cuda_graph=True), env)
+    report: dict[str, Any] = {"budget": budget, "texts": len(texts), "dtype": "bfloat16"}
+    references = {}
+    for dtype in ("bfloat16", "float32"):
+        spec = bench.work / f"reference-{dtype}.in.json"
+        spec.write_text(
+            json.dumps({"prompts": prompts, "texts": texts, "budget": budget, "dtype": dtype, "device": "cuda"})
+        )
+        out = bench.work / f"reference-{dtype}.jsonl"
+        log = open(bench.work / f"reference-{dtype}.log", "w", encoding="utf-8")  # noqa: SIM115
+        references[dtype] = (
+            subprocess.Popen(
+                [sys.executable, str(HERE / "ddtree_reference.py"), str(bench.pairs / bench.pair), str(spec), str(out)],
+                env=bench.environment(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            ),
+            out,
+        )
+    try:
+        engine.ready()
+        engine.run("generate", ids=prompts, sampling={**GREEDY, "max_new_tokens": 160})
+    except EngineError as error:
+        report["error"] = str(error)[-3000:]
+    finally:
+        engine.close()
+    rounds = [json.loads(x) for x in trace.read_text().splitlines()] if trace.exists() else []
+    clear = [r for r in rounds if r["gap"] > 1e-3]
+    report["same_logits"] = {
+        "rounds": len(rounds),
+        "rounds_without_near_ties": len(clear),
+        "equal_without_near_ties": sum(r["equal"] for r in clear),
+        "equal_of_all": sum(r["equal"] for r in rounds),
+    }
+    report["mean_accepted_sglang"] = statistics.mean(r["accepted"] for r in rounds) if rounds else None
+    for dtype, (process, out) in references.items():
+        try:
+            process.wait(120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        if process.returncode != 0:
+            report[f"reference_{dtype}"] = {"error": (bench.work / f"reference-{dtype}.log").read_text()[-2000:]}
+            continue
+        other = {(r["request"], r["output"]): r for r in map(json.loads, out.read_text().splitlines())}
+        room = {i: len(t) - 17 for i, t in enumerate(texts)}
+        common = [
+            (r, other[r["request"], r["output"]])
+            for r in rounds
+            if (r["request"], r["output"]) in other and r["output"] < room.get(r["request"], 0)
+        ]
+        report[f"reference_{dtype}"] = {
+            "common_rounds": len(common),
+            "equal_trees": sum(a["token"] == b["token"] and a["parent"] == b["parent"] for a, b in common),
+            "mean_accepted_sglang": statistics.mean(a["accepted"] for a, _ in common) if common else None,
+            "mean_accepted_reference": statistics.mean(b["accepted"] for _, b in common) if common else None,
+        }
+    bench.say(json.dumps(report, indent=1))
+    return report
+
+
+# --- 3 and 4: round time, tokens a second ------------------------------------------------------------------------------------
+
+
+def decode_seconds(engine: Engine, ids: list[list[int]], new_tokens: int, mode: str, repeat: int) -> dict[str, Any]:
+    """Median seconds of decoding alone: a run of `new_tokens` less a run of one token."""
+    long = {**GREEDY, "max_new_tokens": new_tokens}
+    short = {**GREEDY, "max_new_tokens": 1}
+    prefill = engine.run("generate", ids=ids, sampling=short, mode=mode, warm=1, repeat=repeat)
+    full = engine.run("generate", ids=ids, sampling=long, mode=mode, warm=1, repeat=repeat)
+    seconds = statistics.median(full["seconds"]) - statistics.median(prefill["seconds"])
+    tokens = sum(len(o) - 1 for o in full["outputs"])
+    rounds = sum(full["rounds"])
+    per_request = rounds / len(ids) if rounds else tokens / len(ids)
+    steps = sum(full["rounds"]) if mode == "each" else max(full["rounds"])
+    if not rounds:
+        steps = tokens if mode == "each" else tokens // len(ids)
+    return {
+        "tokens_per_second": tokens / seconds,
+        "tokens_per_round": tokens / rounds if rounds else 1.0,
+        "milliseconds_per_round": 1e3 * seconds / steps,
+        "rounds_per_request": per_request,
+        "seconds": full["seconds"],
+    }
+
+
+def speed(bench: Bench) -> dict[str, Any]:
+    """Batch 1 and 16, by domain, all algorithms in one run, one measuring at a time; two passes, medians."""
+    names = ["plain", "dflash", "chain", "tree16", "tree32", "tree64"]
+    report: dict[str, Any] = {"new_tokens": 192, "table": {}}
+    prompts = bench.prompts(limit=8)
+    with bench.engines({n: (bench.engine_args(n), None) for n in names}) as up:
+        report["ready"] = bench.ready_lines
+        for name, engine in up.items():
+            for domain, ids in prompts.items():
+                row = decode_seconds(engine, ids, 192, "each", 3)
+                report["table"][f"{name}/{domain}/batch1"] = row
+                row16 = decode_seconds(engine, ids * 2, 192, "batch", 3)
+                report["table"][f"{name}/{domain}/batch16"] = row16
+                bench.say(
+                    f"{name:7s} {domain:6s} batch 1: {row['tokens_per_second']:7.0f} tok/s, "
+                    f"{row['tokens_per_round']:.2f} tok/round, {row['milliseconds_per_round']:.3f} ms/round; "
+                    f"batch 16: {row16['tokens_per_second']:7.0f} tok/s"
+                )
+        report["failures"] = bench.failures
+    return report
+
+
+def builder(bench: Bench) -> dict[str, Any]:
+    """CUDA-event times of the plugin's own kernels, without an engine."""
+    out = bench.work / "kernels.json"
+    subprocess.run(
+        [sys.executable, str(HERE / "ddtree_kernels_bench.py"), str(out)],
+        env=bench.environment(),
+        check=True,
+        timeout=200,
+    )
+    report = json.loads(out.read_text())
+    bench.say(json.dumps(report))
+    return report
+
+
+def stages(bench: Bench) -> dict[str, Any]:
+    """GPU time of a round by stage (prepare, draft, between, verify, commit, gap), batch 1 and 16."""
+    names = ["dflash", "tree16", "tree64"]
+    report: dict[str, Any] = {"table": {}}
+    prompts = bench.prompts(limit=8)["code"]
+    files = {n: bench.work / f"stages-{n}.json" for n in names}
+    with bench.engines({n: (bench.engine_args(n), {"DDTREE_PROBE": f"stages:{files[n]}"}) for n in names}) as up:
+        for engine in up.values():
+            for ids, mode in ((prompts, "each"), (prompts * 2, "batch")):
+                engine.run("generate", ids=ids, sampling={**GREEDY, "max_new_tokens": 192}, mode=mode, repeat=2)
+    for name, path in files.items():
+        if path.exists():
+            report["table"][name] = stage_medians(path)
+            bench.say(name, json.dumps(report["table"][name]))
+    return report
+
+
+def stage_medians(path: Path) -> dict[str, dict[str, float]]:
+    raw = json.loads(path.read_text())
+    return {
+        f"batch{bs}": {c: statistics.median(r[i] for r in rounds) for i, c in enumerate(raw["columns"])}
+        for bs, rounds in raw["rounds"].items()
+        if len(rounds) >= 5
+    }
+
+
+def no_sync(bench: Bench) -> dict[str, Any]:
+    """Decode rounds under torch.cuda.set_sync_debug_mode("error"): greedy and sampled, graphs on."""
+    prompts = [i for items in bench.prompts(limit=2).values() for i in items]
+    report: dict[str, Any] = {}
+    with bench.engines({"tree16": (bench.engine_args("tree16"), {"DDTREE_PROBE": "sync"})}) as up:
+        for label, sampling in (
+            ("greedy", {**GREEDY, "max_new_tokens": 160}),
+            ("sampled", {"temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.02, "max_new_tokens": 160}),
+        ):
+            try:
+                result = up["tree16"].run("generate", ids=prompts, sampling=sampling, mode="batch")
+                report[label] = {"rounds": sum(result["rounds"]), "synchronisations": 0}
+            except (EngineError, KeyError) as error:
+                report[label] = {"error": str(error)[-2500:]}
+                break
+    bench.say(json.dumps(report))
+    return report
+
+
+# --- 6: crossover -----------------------------------------------------------------------------------------------------------
+
+
+def crossover(bench: Bench) -> dict[str, Any]:
+    """Tokens a second by batch size, and with the chain fall-back."""
+    sizes = [1, 2, 4, 8, 16, 24, 32]
+    common = {"max_running_requests": 32, "cuda_graph_max_bs_decode": 32, "cuda_graph_bs_decode": sizes}
+    names = ["dflash", "tree16", "tree32", "tree64"]
+    wanted = {n: (bench.engine_args(n, **common), None) for n in names}
+    wanted["tree32-fallback8"] = (bench.engine_args("tree32", **common), {"SGLANG_DDTREE_MAX_TREE_BATCH": "8"})
+    domains = bench.prompts(limit=16)
+    pool = [i for pair in zip(domains["code"], domains["prose"]) for i in pair]
+    report: dict[str, Any] = {"new_tokens": 128, "sizes": sizes, "table": {}}
+    with bench.engines(wanted) as up:
+        for name, engine in up.items():
+            for size in sizes:
+                row = decode_seconds(engine, pool[:size], 128, "batch", 3)
+                report["table"][f"{name}/{size}"] = row
+            rates = [f"{report['table'][f'{name}/{s}']['tokens_per_second']:.0f}" for s in sizes]
+            bench.say(name, "tok/s at", sizes, ":", " ".join(rates))
+        report["failures"] = bench.failures
+    return report
+
+
+# --- 5: real-size layers -------------------------------------------------------------------------------------------------------
+
+
+def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> dict[str, Any]:
+    """Dummy weights, forced acceptance: milliseconds a round by stage, batch size and tree size."""
+    report: dict[str, Any] = {"model": model, "forced_acceptance": accept, "table": {}, "failures": {}}
+    ids = [[(17 * i + 3 * j) % 1000 + 10 for j in range(512)] for i in range(16)]
+    plan = {
+        "plain": [1, 4, 16],
+        "dflash": [1, 4, 16],
+        "tree16": [1, 4, 16],
+        "tree32": [1, 4],
+        "tree64": [1, 4],
+    }
+    waiting = list(plan.items())
+    while waiting:
+        group, waiting = waiting[:parallel], waiting[parallel:]
+        wanted, files = {}, {}
+        for name, sizes in group:
+            args = bench.engine_args(
+                name,
+                model_path=str(bench.configs / f"{model}-target"),
+                load_format="dummy",
+                context_length=4096,
+                max_running_requests=max(sizes),
+                cuda_graph_max_bs_decode=max(sizes),
+                cuda_graph_bs_decode=sizes,
+                enable_multimodal=False,
+                disable_prefill_cuda_graph=True,
+                mem_fraction_static=0.9,
+            )
+            env = {"SGLANG_SIMULATE_ACC_METHOD": "match-expected"}
+            if name != "plain":
+                args["speculative_draft_model_path"] = str(bench.configs / f"{model}-draft")
+                args["speculative_draft_load_format"] = "dummy"
+                files[name] = bench.work / f"real-{model}-{name}.json"
+                env["DDTREE_PROBE"] = f"stages:{files[name]}"
+                env["SGLANG_SIMULATE_ACC_LEN"] = str(accept[name])
+            wanted[name] = (args, env)
+        with bench.engines(wanted, timeout=400) as up:
+            for name, engine in up.items():
+                for size in plan[name]:
+                    row = decode_seconds(engine, ids[:size], 160, "batch", 2)
+                    report["table"][f"{name}/batch{size}"] = row
+                    bench.say(f"{model} {name} batch {size}: {row['milliseconds_per_round']:.3f} ms/round")
+            report["failures"].update(bench.failures)
+        for name, path in files.items():
+            if path.exists():
+                for size, row in stage_medians(path).items():
+                    report["table"].setdefault(f"{name}/{size}", {})["stages"] = row
+                bench.say(name, json.dumps(stage_medians(path)))
+    return report
+
+
+# Acceptance of Qwen3-8B on MATH-500 at temperature 0 by budget, as the paper's curve gives it; the chain's beside it.
+PAPER_ACCEPTANCE = {"dflash": 7.79, "tree16": 8.61, "tree32": 9.27, "tree64": 9.75}
+
+
+def real_dense(bench: Bench) -> dict[str, Any]:
+    return real(bench, "qwen3-8b", PAPER_ACCEPTANCE, parallel=5)
+
+
+def real_hybrid(bench: Bench) -> dict[str, Any]:
+    return real(bench, "qwen3.6-27b", PAPER_ACCEPTANCE, parallel=2)
+
+
+SECTIONS: dict[str, Callable[[Bench], dict[str, Any]]] = {
+    "lossless": lossless,
+    "agreement": agreement,
+    "builder": builder,
+    "speed": speed,
+    "stages": stages,
+    "no_sync": no_sync,
+    "crossover": crossover,
+    "real_dense": real_dense,
+    "real_hybrid": real_hybrid,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("--configs", type=Path)
+    parser.add_argument("--pair", default="dense", choices=["dense", "hybrid"])
     parser.add_argument("--only", default=",".join(SECTIONS))
     args = parser.parse_args()
-    bench = Bench(args.out, args.pairs)
+    bench = Bench(args.out, args.pairs, args.configs, args.pair)
+    code = 0
     for name in args.only.split(","):
         start = time.monotonic()
-        result = SECTIONS[name](bench)
-        (args.out / f"{name}.json").write_text(json.dumps(result, indent=1))
-        bench.say(f"section {name}: {time.monotonic() - start:.0f} s")
-    return 0
+        try:
+            result = SECTIONS[name](bench)
+        except Exception as error:  # a section's failure must not cost the following ones
+            result, code = {"error": repr(error)[-3000:]}, 1
+            bench.say(f"section {name} failed: {error!r}"[-2500:])
+        result["section_seconds"] = round(time.monotonic() - start, 1)
+        result["date"] = time.strftime("%Y-%m-%d")
+        (args.out / f"{name}-{args.pair}.json").write_text(json.dumps(result, indent=1))
+        bench.say(f"=== section {name} ({args.pair}): {result['section_seconds']} s")
+    return code
 
 
 if __name__ == "__main__":

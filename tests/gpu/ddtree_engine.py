@@ -1,18 +1,19 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One SGLang engine process of the benchmark: starts an engine, runs the jobs of a specification, writes JSON.
+"""One SGLang engine process of the benchmark: starts an engine, then runs one job per line of standard input.
 
-usage: ddtree_engine.py SPEC.json      keys: engine (Engine arguments), jobs (list), out (result file)
+usage: ddtree_engine.py STEM        STEM.spec.json holds Engine arguments; replies go to STEM.<n>.json, n = 0 (start), 1, ...
 
-A job is {"name", "kind", ...}. Kinds:
-* "generate": `ids` (list of prompts), `sampling` (one dict or one per prompt), `mode` "each" (one after the other, batch 1)
-  or "batch" (all at once), `repeat` (timed repetitions; outputs are the first's). `warm` untimed repetitions go before.
+A job is {"kind", ...}. Kinds:
+* "generate": `ids` (list of prompts), `sampling` (one dict, or one per prompt), `mode` "each" (one after the other, batch 1)
+  or "batch" (all at once), `repeat` (timed repetitions; outputs are the first's), `warm` (untimed ones before).
 * "gaps": `ids`: for each, the log-probabilities of the 20 most likely next tokens.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -38,20 +39,16 @@ def generate(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
         result = once()
         seconds.append(time.perf_counter() - start)
         first = first or result
-    meta = [r["meta_info"] for r in first]
     return {
         "outputs": [r["output_ids"] for r in first],
-        "rounds": [m.get("spec_verify_ct") for m in meta],
-        "histograms": [
-            m.get("spec_correct_drafts_histogram") or m.get("spec_accept_histogram") for m in meta
-        ],
-        "finish": [m.get("finish_reason") for m in meta],
+        "rounds": [r["meta_info"].get("spec_verify_ct") or 0 for r in first],
+        "finish": [r["meta_info"].get("finish_reason") for r in first],
         "seconds": seconds,
     }
 
 
 def gaps(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """Next-token candidates of each prefix, [[log-probability, token], ...] from best to worst."""
+    """Next-token candidates after each prefix, [[log-probability, token], ...] from best to worst."""
     tops = []
     for prefix in job["ids"]:
         result = engine.generate(
@@ -67,28 +64,32 @@ def gaps(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
 KINDS = {"generate": generate, "gaps": gaps}
 
 
-def main(spec_path: str) -> int:
-    with open(spec_path, encoding="utf-8") as file:
-        spec = json.load(file)
-    result: dict[str, Any] = {"jobs": {}}
-    code = 0
+def main(stem: str) -> int:
+    def reply(number: int, result: dict[str, Any]) -> None:
+        with open(f"{stem}.part", "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        os.replace(f"{stem}.part", f"{stem}.{number}.json")
+
     engine = None
     try:
+        with open(f"{stem}.spec.json", encoding="utf-8") as file:
+            spec = json.load(file)
         import sglang
 
         start = time.perf_counter()
-        engine = sglang.Engine(**spec["engine"])
-        result["start_seconds"] = time.perf_counter() - start
-        for job in spec["jobs"]:
-            result["jobs"][job["name"]] = KINDS[job["kind"]](engine, job)
+        engine = sglang.Engine(**spec)
+        reply(0, {"start_seconds": time.perf_counter() - start})
+        for number, line in enumerate(sys.stdin, start=1):
+            job = json.loads(line)
+            reply(number, KINDS[job["kind"]](engine, job))
     except Exception:
-        result["error"] = traceback.format_exc()
-        code = 1
-    with open(spec["out"], "w", encoding="utf-8") as file:
-        json.dump(result, file)
+        for number in range(1000):
+            if not os.path.exists(f"{stem}.{number}.json"):
+                reply(number, {"error": traceback.format_exc()})
+                break
     if engine is not None:
         engine.shutdown()
-    return code
+    return 0
 
 
 if __name__ == "__main__":
