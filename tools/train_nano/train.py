@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Train the nano pair: a Qwen3 target and its DFlash drafter, small enough to ship in the collection.
 
-    python tools/train_nano/train.py --out DIR            # four minutes on one data-centre GPU
+    python tools/train_nano/train.py --out DIR            # five minutes on one data-centre GPU
     python tools/train_nano/train.py --out DIR --smoke    # a minute on a CPU: a valid pair that writes noise
 
 Writes DIR/target (config, weights, tokenizer with chat template), DIR/drafter, and DIR/held_out.json, the prompts that acceptance
@@ -148,28 +148,22 @@ def train_target(model: Qwen3ForCausalLM, texts: Texts, batch: int, seconds: flo
 
 
 @torch.inference_mode()
-def continuations(
-    model: Qwen3ForCausalLM, texts: Texts, batch: int, length: int, seconds: float, rounds: int | None
-) -> torch.Tensor:
-    """The target's own texts: 32 tokens of the corpus continued, greedily and sampled, from document starts and elsewhere."""
-    started, made = time.monotonic(), []
-    while time.monotonic() - started < seconds and len(made) != rounds:
-        temperature = (0.0, 0.7, 0.0, 1.0)[len(made) % 4]
-        tokens = texts.sample(batch, 32, at_starts=len(made) % 8 < 4)
-        text, cache, feed = tokens, DynamicCache(config=model.config), tokens
-        while text.shape[1] < length:
-            logits = (
-                model(input_ids=feed, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
-            )
-            feed = (
-                torch.multinomial((logits / temperature).softmax(-1), 1)
-                if temperature
-                else logits.argmax(-1, keepdim=True)
-            )
-            text = torch.cat([text, feed], dim=1)
-        made.append(text)
-        log(f"  {len(made) * batch} texts")
-    return torch.cat(made)
+def continuations(model: Qwen3ForCausalLM, texts: Texts, batch: int, length: int) -> torch.Tensor:
+    """The target's own texts: 32 tokens of the corpus continued, half of them from where a document begins.
+
+    One text in two is greedy, the others are sampled at two temperatures: served requests are of all kinds.
+    """
+    device = texts.tokens.device
+    temperatures = torch.tensor([0.0, 0.7, 0.0, 1.0], device=device).repeat_interleave(batch // 4)[:, None]
+    prompts = [texts.sample(batch // 2, 32), texts.sample(batch // 2, 32, at_starts=True)]
+    text = torch.stack(prompts, dim=1).flatten(0, 1)  # alternating, so that each temperature gets both
+    cache, feed = DynamicCache(config=model.config), text
+    while text.shape[1] < length:
+        logits = model(input_ids=feed, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
+        sampled = torch.multinomial((logits / temperatures.clamp_min(0.1)).softmax(-1), 1)
+        feed = torch.where(temperatures > 0, sampled, logits.argmax(-1, keepdim=True))
+        text = torch.cat([text, feed], dim=1)
+    return text
 
 
 def draft_blocks(
@@ -293,14 +287,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="directory to write; created")
     parser.add_argument("--smoke", action="store_true", help="tiny and short, to see that everything runs")
-    parser.add_argument("--target-seconds", type=float, default=80)
-    parser.add_argument("--text-seconds", type=float, default=20)
-    parser.add_argument("--drafter-seconds", type=float, default=55)
+    parser.add_argument("--target-seconds", type=float, default=35)
+    parser.add_argument("--text-rounds", type=int, default=2, help="batches of continuations to train the drafter on")
+    parser.add_argument("--drafter-seconds", type=float, default=80)
     parser.add_argument("--batch", type=int, default=128)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     shape = SMOKE if options.smoke else FULL
-    steps, rounds, batch = (3, 1, 2) if options.smoke else (None, None, options.batch)
+    steps, batch = (3, 2) if options.smoke else (None, options.batch)
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
 
@@ -328,8 +322,14 @@ def main() -> None:
     train_target(model, texts, batch, options.target_seconds, steps)
     model = model.to(torch.bfloat16).eval().requires_grad_(False)
 
-    length = TEXT if device == "cuda" else 128
-    own = continuations(model, texts, batch * 8, length, options.text_seconds, rounds).clone()
+    length, batch_of_texts = (TEXT, 8192) if device == "cuda" else (128, 8)
+    made = []
+    for _ in range(1 if options.smoke else options.text_rounds):
+        made.append(continuations(model, texts, batch_of_texts, length).clone())
+        log(f"  {len(made) * batch_of_texts} continuations")
+    # A quarter comes straight from the corpus, for texts that the target would not have begun itself.
+    made.append(texts.sample(len(made) * batch_of_texts // 3, length))
+    own = torch.cat(made)
 
     raw = drafter_config(shape)
     (options.out / "drafter").mkdir(parents=True, exist_ok=True)
