@@ -67,6 +67,13 @@ options:
       say so.
     type: bool
     default: false
+  leaving:
+    description:
+      - Units and command lines that are stopped before anything is started, as M(inferlab.dflash.stop_first) takes them.
+      - They hold nothing in this plan. Leave it away when planning again after they are stopped.
+    type: list
+    elements: raw
+    default: []
 """
 
 EXAMPLES = r"""
@@ -106,6 +113,7 @@ def plan_instances(
     idle_mib: int = IDLE_MIB,
     first_port: int = ports.FIRST_PORT,
     tentative: bool = False,
+    leaving: list[t.Any] | None = None,
 ) -> list[dict[str, t.Any]]:
     """Plan the instances of one host."""
     try:
@@ -120,6 +128,7 @@ def plan_instances(
             idle_mib=int(idle_mib),
             first_port=int(first_port),
             tentative=bool(tentative),
+            leaving=leaving or [],
         )
     except PlanError as exc:
         raise AnsibleFilterError(str(exc)) from exc

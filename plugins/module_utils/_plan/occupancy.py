@@ -78,6 +78,16 @@ class Own(t.NamedTuple):
     recorded: t.Mapping[str, t.Collection[str]]
     #: Whether the host is itself a container, so that its cgroup paths say nothing about guests.
     in_container: bool = False
+    #: Units and command lines (a * at the end stands for more arguments) that are stopped before anything is started.
+    leaving: tuple[str, ...] = ()
+
+    def leaves(self, process: t.Mapping[str, t.Any]) -> bool:
+        """Whether the process is listed to be stopped first. Facts hold a command's first words only, never all of it."""
+        command = str(process.get("command") or "")
+        return any(
+            entry == unit_of(process) or (bool(command) and (entry + " ").startswith(command.rstrip() + " "))
+            for entry in self.leaving
+        )
 
     def owns(self, process: t.Mapping[str, t.Any], uuid: str) -> bool:
         """Whether the process belongs to an instance that this deployment replaces."""
@@ -113,8 +123,8 @@ def assess(
         return {"uuid": uuid, "free": False, "dead": True, "reasons": [f"set aside: {failure}"], "foreign_mib": None}
 
     processes = list(device.get("processes") or [])
-    mine = [process for process in processes if own.owns(process, uuid)]
-    foreign = [p for p in processes if not own.owns(p, uuid) and not _is_desktop(p, idle_mib)]
+    mine = [process for process in processes if own.owns(process, uuid) or own.leaves(process)]
+    foreign = [p for p in processes if p not in mine and not _is_desktop(p, idle_mib)]
     reasons = [describe_process(process) for process in foreign]
 
     used = device.get("memory_used_mib")
@@ -126,7 +136,9 @@ def assess(
         unexplained = foreign_mib - sum(p.get("memory_mib") or 0 for p in foreign)
         # A process whose own memory is unknown may explain all of it. In a guest no process at all may be visible: then
         # the record of a running instance of ours explains the memory of its GPU.
-        explained = any(p.get("memory_mib") is None for p in mine + foreign) or (not mine and own.recorded.get(uuid))
+        explained = any(p.get("memory_mib") is None for p in mine + foreign) or (
+            not mine and bool(own.recorded.get(uuid) or own.leaving)
+        )
         if unexplained >= idle_mib and not explained:
             reasons.append(f"{unexplained} MiB in use that no visible process explains (another namespace or guest)")
     if device.get("mig_mode"):

@@ -14,7 +14,12 @@ from .occupancy import IDLE_MIB, Own, assess, describe_gpu, merge_views, unit_na
 MOST_SHARED = 0.9
 
 
-def _own(wishes: t.Sequence[t.Mapping[str, t.Any]], records: t.Sequence[t.Mapping[str, t.Any]], gpu: t.Any) -> Own:
+def _own(
+    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    records: t.Sequence[t.Mapping[str, t.Any]],
+    gpu: t.Any,
+    leaving: t.Sequence[t.Any],
+) -> Own:
     units = frozenset(unit_name(wish["name"]) for wish in wishes)
     recorded: dict[str, list[str]] = {}
     for record in records:
@@ -23,7 +28,8 @@ def _own(wishes: t.Sequence[t.Mapping[str, t.Any]], records: t.Sequence[t.Mappin
             for uuid in record.get("gpus") or []:
                 recorded.setdefault(str(uuid), []).append(unit)
     container = ((gpu or {}).get("identity") or {}).get("container")
-    return Own(units, recorded, bool(container) and container != "none")
+    listed = [entry.get("unit") or entry.get("command") if isinstance(entry, dict) else entry for entry in leaving]
+    return Own(units, recorded, bool(container) and container != "none", tuple(str(entry) for entry in listed if entry))
 
 
 def _not_free(devices: t.Sequence[t.Mapping[str, t.Any]], verdicts: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
@@ -54,6 +60,7 @@ class _Host:
         dead: t.Mapping[str, str],
         idle_mib: int,
         tentative: bool,
+        leaving: t.Sequence[t.Any],
     ) -> None:
         self.name = name
         self.wishes = wishes
@@ -68,7 +75,7 @@ class _Host:
                 if device.get("uuid") and other.get("uuid") == device.get("uuid")
             }
             self.devices.append(merge_views(device, others) if others else dict(device))
-        own = _own(wishes, records, self.gpu)
+        own = _own(wishes, records, self.gpu, leaving)
         # Under a broken driver neither memory nor processes can be read, and sometimes not even the UUIDs.
         self.tentative = tentative and _state(self.gpu) != "healthy"
         self.verdicts = {str(d.get("uuid")): assess(d, own, idle_mib, dead, self.tentative) for d in self.devices}
@@ -254,6 +261,7 @@ def plan(
     idle_mib: int = IDLE_MIB,
     first_port: int = ports.FIRST_PORT,
     tentative: bool = False,
+    leaving: t.Sequence[t.Any] = (),
 ) -> list[dict[str, t.Any]]:
     """Plan the instances of one host.
 
@@ -265,6 +273,7 @@ def plan(
         are planned jointly, in the order of their names, so that every host computes the same division.
     :arg dead: UUID to reason of GPUs that failed to open a CUDA context, on any of these hosts.
     :arg tentative: plan although the driver is not healthy yet (check mode before a repair); said in the warnings.
+    :arg leaving: what is stopped before anything is started (entries of module stop_first); it holds nothing in this plan.
     :raises PlanError: naming the holders.
     """
     peers = dict(peers or {})
@@ -278,7 +287,9 @@ def plan(
         records = own if mine else peers[name].get("own") or []
         its_wishes = wishes if mine else peers[name].get("wishes") or []
         others = {other: view for other, view in views.items() if other != name}
-        state = _Host(name, its_wishes, views[name], records, others, dead or {}, idle_mib, tentative)
+        state = _Host(
+            name, its_wishes, views[name], records, others, dead or {}, idle_mib, tentative, leaving if mine else ()
+        )
         state.taken = {uuid: list(names) for uuid, names in taken.items()}
         if mine:
             result = _plan_host(state, tentative)

@@ -220,6 +220,29 @@ def test_a_held_gpu_stays_held_in_a_tentative_plan():
         plan(wish(), gpu, tentative=True)
 
 
+@pytest.mark.parametrize(
+    ("leaving", "process"),
+    [
+        (["train.service"], facts.process(unit="train.service")),
+        ([{"unit": "train.service", "resume": True}], facts.process(unit="train.service")),
+        (["python train.py *"], facts.process(unit="session-1.scope")),
+        (["python train.py --lr 1"], facts.process(unit=None)),
+    ],
+)
+def test_what_is_stopped_first_holds_nothing(leaving, process):
+    gpu = facts.gpu([facts.device(0, used=56100, processes=[process])])
+    assert plan(wish(), gpu, leaving=leaving)[0]["gpus"] == [facts.uuid(0)]
+    with pytest.raises(PlanError):
+        plan(wish(), gpu)
+
+
+@pytest.mark.parametrize("leaving", [["other.service"], ["python train.pyx"], ["python train"], ["bash x *"]])
+def test_what_is_not_listed_keeps_its_gpu(leaving):
+    gpu = facts.gpu([facts.device(0, used=56100, processes=[facts.process()])])
+    with pytest.raises(PlanError, match="pid 4242"):
+        plan(wish(), gpu, leaving=leaving)
+
+
 def test_a_taken_port_names_its_holder():
     listening = [{"port": 30000, "pid": 77, "command": "nginx", "unit": "nginx.service"}]
     with pytest.raises(
