@@ -13,6 +13,8 @@ import typing as t
 
 from .wishes import AS_WISHED
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 _GENERIC = ("algorithm", "args", "env")
 
 #: Diagnosis code to what a profile can change about it. A code that is not here stops the ladder: no profile cures a
@@ -54,15 +56,21 @@ _SAID = {
 
 
 def effective(instance: t.Mapping[str, t.Any], profile: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    """The instance with a profile laid over it. ``env`` is merged; ``args`` are appended, so that they win."""
+    """The instance, planned or not, with a profile laid over it.
+
+    ``env`` is merged; ``args`` are appended, so that they win; of planned GPUs the first ``tp_size`` are kept.
+    """
     merged = {key: value for key, value in instance.items() if key != "profiles"}
     profile = dict(profile or {})
     merged["profile"] = profile.pop("profile", AS_WISHED)
     merged["env"] = {**instance["env"], **profile.pop("env", {})}
     merged["args"] = [*instance["args"], *profile.pop("args", [])]
     merged.update(profile)
-    if isinstance(merged["gpus"], list):
+    if isinstance(merged["gpus"], list) and len(merged["gpus"]) > merged["tp_size"]:
         merged["gpus"] = merged["gpus"][: merged["tp_size"]]
+        merged["devices"] = list(merged.get("devices") or [])[: merged["tp_size"]]
+        if VISIBLE in merged["env"]:
+            merged["env"][VISIBLE] = ",".join(merged["gpus"])
     return merged
 
 
@@ -82,6 +90,9 @@ def _changes(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> set
         for key in ("algorithm", "tp_size", "budget", "block_size", "mem_fraction", "env", "args")
         if before[key] != after[key]
     }
+    if {**before["env"], VISIBLE: ""} == {**after["env"], VISIBLE: ""}:
+        # Which GPUs are visible follows from tp_size.
+        changed.discard("env")
     if after["tp_size"] == 1 and before["tp_size"] > 1:
         changed.add("single_gpu")
     if after["algorithm"] == "none" and before["algorithm"] != "none":

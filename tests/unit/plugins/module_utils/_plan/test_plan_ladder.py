@@ -135,6 +135,21 @@ def test_it_always_ends_whatever_is_diagnosed():
         assert ladder.step(DESIGN, attempts)["action"] == "stop"
 
 
+def test_a_planned_instance_keeps_the_first_of_its_gpus():
+    planned = {
+        **DESIGN,
+        "gpus": ["GPU-aaaa", "GPU-bbbb"],
+        "devices": [{"index": 0}, {"index": 1}],
+        "env": {"CUDA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb", "NCCL_P2P_DISABLE": "1"},
+    }
+    rung = ladder.step(planned, [failed(ladder.AS_WISHED, "nccl_unhandled_cuda_error")])["rung"]
+    assert (rung["gpus"], rung["devices"]) == (["GPU-aaaa"], [{"index": 0}])
+    assert rung["env"] == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa", "NCCL_P2P_DISABLE": "1"}
+    # Fewer visible GPUs are no cure of their own.
+    said = ladder.step(planned, [failed(ladder.AS_WISHED, "ready_but_not_serving")])
+    assert said["profile"] == "dflash-tp1"
+
+
 def test_env_is_merged_args_are_appended_and_named_gpus_are_cut():
     base = {**DESIGN, "env": {"A": "1"}, "args": ["--x"], "gpus": ["GPU-aaaa", "GPU-bbbb"]}
     rung = ladder.effective(base, {"profile": "p", "tp_size": 1, "env": {"B": "2"}, "args": ["--y"]})
