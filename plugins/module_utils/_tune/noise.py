@@ -102,6 +102,20 @@ def compare(
     return Interval(math.exp(middle), math.exp(low), math.exp(high))
 
 
+def rate_interval(
+    items: t.Sequence[Sample], concurrency: int, noise: Noise | None, confidence: float, seed: int
+) -> tuple[float, float] | None:
+    """Interval of the tokens a second of one configuration on these very prompts: the noise of its visits alone."""
+    middle = rate(items, concurrency)
+    if noise is None or not middle:
+        return None
+    rng = random.Random(seed)
+    spread = noise.sd / math.sqrt(max(1, len({s.block for s in items})))
+    draws = sorted(spread * _student(rng, noise.freedom) for _ in range(DRAWS))
+    cut = int((1 - confidence) / 2 * DRAWS)
+    return middle * math.exp(draws[cut]), middle * math.exp(draws[DRAWS - 1 - cut])
+
+
 def _by_prompt(items: t.Sequence[Sample]) -> dict[tuple[str, str], tuple[float, float]]:
     return {
         prompt: (float(sum(s.tokens for s in mine)), sum(s.latency for s in mine))

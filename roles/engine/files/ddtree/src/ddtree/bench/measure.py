@@ -76,7 +76,7 @@ async def measure(
             warm.append(await ask(connection, model, prompt, sampling, load.timeout))
         if warm and not any(o.ok for o in warm):
             raise ServerUnusable(f"{url}: {warm[-1].error}")
-        before = metrics.snapshot(url, api_key)
+        before = metrics.settled(url, api_key)
         order = schedule(prompts, load.requests, load.seed)
         if load.rate:
             outcomes, seconds = await open_loop(
@@ -86,7 +86,7 @@ async def measure(
             outcomes, seconds = await closed_loop(
                 connection, model, order, sampling, load.concurrency or 1, load.timeout, load.time_limit, progress
             )
-        after = metrics.snapshot(url, api_key)
+        after = metrics.settled(url, api_key)
     finally:
         await connection.close()
     return record.build(

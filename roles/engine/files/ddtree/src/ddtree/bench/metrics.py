@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -80,6 +81,26 @@ def snapshot(url: str, api_key: str | None = None) -> Snapshot | None:
         return parse(get(url, "/metrics", api_key))
     except OSError:
         return None
+
+
+def settled(url: str, api_key: str | None = None, patience: float = 2.0) -> Snapshot | None:
+    """The metrics once nothing runs or waits any more, or after `patience` seconds as they are.
+
+    A server counts a request when it is done with it, which may be a moment after its client is.
+    """
+    deadline = time.monotonic() + patience
+    previous = snapshot(url, api_key)
+    while previous is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+        now = snapshot(url, api_key)
+        if now is None or (not now.first(RUNNING) and not now.first(WAITING) and _counters(now) == _counters(previous)):
+            return now
+        previous = now
+    return previous
+
+
+def _counters(reading: Snapshot) -> tuple[float | None, ...]:
+    return tuple(reading.first(names) for names in (REQUESTS, ROUNDS, ACCEPTED))
 
 
 def server_info(url: str, api_key: str | None = None) -> dict[str, Any]:
