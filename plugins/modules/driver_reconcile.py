@@ -18,7 +18,7 @@ description:
   - No service is restarted meanwhile. A policy-rc.d of its own is in place for the duration, needrestart is suspended.
   - Afterwards it proves the repair (NVML initialises, the versions agree, a CUDA context opens). When that fails, the
     packages go back to where they were and the failure is reported.
-  - It never reboots. For the plan V(reboot) it returns RV(reboot_needed), and the role C(driver) reboots.
+  - It never reboots. Where the plan calls for a reboot it returns RV(reboot_needed), and the role C(driver) reboots.
 author:
   - inferlab.dflash contributors (@inferlab)
 options:
@@ -152,6 +152,11 @@ holders:
   returned: always
   type: list
   elements: dict
+announcement:
+  description: For plans that interrupt work on the GPUs, what is interrupted and who holds the GPUs.
+  returned: always
+  type: list
+  elements: str
 commands:
   description: The module commands of a reload.
   returned: for a reload

@@ -200,7 +200,8 @@ class Apt:
     @staticmethod
     def exclusion(names: t.Iterable[str]) -> str:
         """The text of the file that keeps unattended-upgrades away from these packages. It names each; no pattern."""
-        lines = "".join(f'  "^{re.escape(name)}$";\n' for name in sorted(set(names)))
+        patterns = [re.sub(r"([.+])", r"\\\1", name) for name in sorted(set(names))]
+        lines = "".join(f'  "^{pattern}$";\n' for pattern in patterns)
         return (
             "// Written by inferlab.dflash: the driver's packages stay at the version of the loaded kernel module.\n"
             f"Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"

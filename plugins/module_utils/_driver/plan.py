@@ -30,7 +30,7 @@ BLOCKED = "blocked"
 
 AUTO = "auto"
 _WAY_ALIGN = "set driver_strategy: align_userspace to bring the packages to the loaded module's version"
-_WAY_RELOAD = "set driver_allow_reload: true to reload the module (needs a GPU that no process holds)"
+_WAY_RELOAD = "set driver_allow_module_reload: true to reload the module (needs a GPU that no process holds)"
 _WAY_REBOOT = "set driver_allow_reboot: true to reboot into the module on disk"
 
 
@@ -187,7 +187,7 @@ def _pending(e: t.Mapping[str, t.Any], wishes: Wishes) -> dict[str, t.Any]:
             listed = "; ".join(describe_holder(holder) for holder in e["holders"])
             reload_refused = f"; the module cannot be reloaded while it is in use by {listed}"
         else:
-            return _plan(RELOAD, reason, **plan)
+            return _plan(RELOAD, reason, target_version=wanted, reboot_required=False)
     if wishes.allow_reboot:
         if wishes.control_node:
             reason += reload_refused + "; this host runs Ansible itself and is never rebooted from here"
@@ -282,6 +282,15 @@ def decide(e: t.Mapping[str, t.Any], wishes: Wishes) -> dict[str, t.Any]:
         return _align(e, wishes, wishes.target_version)
     way = f"set driver_strategy: align_userspace and driver_target_version: {loaded} to bring everything to the loaded version"
     return _plan(BLOCKED, reason, ways_out=[way, "finish the upgrade by hand and reboot"])
+
+
+def announcement(made: t.Mapping[str, t.Any], holders: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """What interrupts work on the GPUs, and whose: said before it is done. Empty for plans that interrupt nothing."""
+    words = {RELOAD: "the kernel module is reloaded", REBOOT: "this host is rebooted"}.get(made["action"])
+    if words is None:
+        return []
+    listed = [f"holds a GPU: {describe_holder(holder)}" for holder in holders]
+    return [f"{words}: {made['reason']}", *(listed or ["no process holds a GPU"])]
 
 
 def fabric_manager_warning(e: t.Mapping[str, t.Any]) -> str | None:

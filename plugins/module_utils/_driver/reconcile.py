@@ -118,7 +118,7 @@ class Reconciler:
         unfinished = entry["target_version"] if entry and entry["action"] == plan.ALIGN else None
         evidence = plan.evidence(self.gathered, unfinished, others)
         made = plan.decide(evidence, self.wishes)
-        self.result.update(plan=made, holders=holders)
+        self.result.update(plan=made, holders=holders, announcement=plan.announcement(made, holders))
         warning = plan.fabric_manager_warning(evidence)
         if warning:
             self.result["warnings"].append(warning)
@@ -219,7 +219,7 @@ class Reconciler:
         else:
             simulated = self._simulate(backend, choice, made)
         self._describe(backend, choice, simulated)
-        self.result["changed"] = True
+        self.result.update(changed=True, reboot_needed=bool(made["reboot_required"]))
 
     def _describe(self, backend: apt.Apt | dnf.Dnf, choice: dict[str, t.Any], simulated: dict[str, t.Any]) -> None:
         self.result["transaction"] = {
@@ -484,7 +484,7 @@ class Reconciler:
             "packages": simulated["installed"],
             "kept": [transaction.identity(package) for package in choice["kept"]],
         }
-        self._describe_way_back(backend, choice, simulated, entry)
+        self._describe_way_back(backend, entry)
         if self.check_mode:
             return self.result
         locks.wait(self.options.lock_timeout)
@@ -495,19 +495,10 @@ class Reconciler:
         self.result["versions"] = versions(self.gathered)
         return self.result
 
-    def _describe_way_back(
-        self,
-        backend: apt.Apt | dnf.Dnf,
-        choice: t.Mapping[str, t.Any],
-        simulated: t.Mapping[str, t.Any],
-        entry: record.Entry,
-    ) -> None:
-        shown = transaction.diff(choice, simulated, hold=False)
-        held = {package["name"] for package in entry["before"]["packages"] if package["held"]}
-        shown["after"] = "".join(
-            f"{line.removesuffix(' (hold)')}{' (hold)' if line.split(':', 1)[0] in held else ''}\n"
-            for line in shown["after"].splitlines()
-        )
+    def _describe_way_back(self, backend: apt.Apt | dnf.Dnf, entry: record.Entry) -> None:
+        database = packages.database(self.host)
+        installed = database.packages() if database else []
+        shown = transaction.diff_back(entry["before"]["packages"], installed, entry.get("pinned") or ())
         self.result["diff"].append(shown)
         old, new = backend.read_exclusion() or "", entry["before"]["exclusion"] or ""
         if old != new:

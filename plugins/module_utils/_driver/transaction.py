@@ -166,6 +166,33 @@ def diff(choice: t.Mapping[str, t.Any], simulated: t.Mapping[str, t.Any], hold: 
     }
 
 
+def diff_back(
+    recorded: t.Sequence[t.Mapping[str, t.Any]], installed: t.Sequence[Package], pinned: t.Collection[str]
+) -> dict[str, str]:
+    """The way back as an Ansible diff: the packages whose version or hold differs from the record."""
+
+    def line(key: str, version: str, held: bool) -> str:
+        return f"{key} {version}{' (hold)' if held else ''}\n"
+
+    now = {identity(package): package for package in installed}
+    before, after = [], []
+    for entry in sorted(recorded, key=identity):
+        key = identity(entry)
+        old = line(key, now[key]["version"], now[key]["held"]) if key in now else ""
+        new = line(key, entry["version"], entry["held"])
+        if old != new:
+            before.append(old)
+            after.append(new)
+    known = {entry["name"] for entry in recorded}
+    for key, package in sorted(now.items()):
+        # Added beside by the change: it stays, and its hold goes.
+        if package["name"] in pinned and package["name"] not in known and package["held"]:
+            before.append(line(key, package["version"], True))
+            after.append(line(key, package["version"], False))
+    header = "driver packages"
+    return {"before_header": header, "after_header": header, "before": "".join(before), "after": "".join(after)}
+
+
 def describe_missing(missing: t.Sequence[t.Mapping[str, t.Any]]) -> str:
     """Which packages cannot be had at the version, and which versions can."""
     parts = []

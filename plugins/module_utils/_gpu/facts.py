@@ -100,7 +100,8 @@ def _library_sources(
     owners = database.owners(path for paths in files.values() for path in paths) if database else {}
     found: dict[tuple[str, str | None], str] = {}
     for version, paths in files.items():
-        for path in paths:
+        # NVML's own file stands for its package where it has one: flavours of one driver fight over that file.
+        for path in sorted(paths, key=lambda entry: "/libnvidia-ml.so." not in entry):
             for name in [package["name"] for package in owners.get(path, [])] or [None]:
                 found.setdefault((version, name), path)
     return [

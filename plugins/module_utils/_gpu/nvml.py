@@ -26,6 +26,11 @@ _LINKS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _MOST_NVLINKS = 36
 
 
+def _mib(size: int | None) -> int | None:
+    """Bytes as nvidia-smi prints them: the nearest MiB."""
+    return None if size is None else (size + _MIB // 2) // _MIB
+
+
 def _text(raw: t.Any) -> str | None:
     return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
 
@@ -53,10 +58,10 @@ def _memory(read: _Reader, handle: t.Any) -> dict[str, t.Any]:
     info = read.get("memory_total_mib", "nvmlDeviceGetMemoryInfo", handle, *([version] if version else []))
     missing = "Not Supported" in read.reasons.get("memory_total_mib", "")
     return {
-        "memory_total_mib": None if info is None else info.total // _MIB,
-        "memory_reserved_mib": None if info is None or not version else info.reserved // _MIB,
-        "memory_used_mib": None if info is None else info.used // _MIB,
-        "memory_free_mib": None if info is None else info.free // _MIB,
+        "memory_total_mib": None if info is None else _mib(info.total),
+        "memory_reserved_mib": None if info is None or not version else _mib(info.reserved),
+        "memory_used_mib": None if info is None else _mib(info.used),
+        "memory_free_mib": None if info is None else _mib(info.free),
         "unified_memory": False if info is not None else (True if missing else None),
     }
 
@@ -111,7 +116,7 @@ def _processes(read: _Reader, handle: t.Any) -> list[dict[str, t.Any]] | None:
         listed = read.get("processes", name, handle)
         readable = readable or listed is not None
         for entry in listed or ():
-            used = None if entry.usedGpuMemory is None else entry.usedGpuMemory // _MIB
+            used = _mib(entry.usedGpuMemory)
             known = found.setdefault(entry.pid, {"pid": entry.pid, "type": kind, "name": None, "memory_mib": used})
             known["type"] = kind if known["type"] == kind else "C+G"
     return [found[pid] for pid in sorted(found)] if readable else None

@@ -150,3 +150,19 @@ def test_restore_goes_back_to_the_very_versions_of_the_record():
     ]
     assert [entry["name"] for entry in choice["kept"]] == ["b"]
     assert choice["missing"] == [{"name": "c", "architecture": "amd64", "can_be_had": [f"{NEW}-0ubuntu2"]}]
+
+
+def test_the_way_back_shows_what_differs_from_the_record():
+    recorded = [
+        {"name": "a", "architecture": "amd64", "version": f"{NEW}-1", "held": False},
+        {"name": "b", "architecture": "amd64", "version": f"{OLD}-1", "held": True},
+    ]
+    installed = [
+        package("a", f"{OLD}-1", OLD, held=True),
+        package("b", f"{OLD}-1", OLD, held=True),
+        package(f"firmware-{OLD}", f"{OLD}-1", OLD, held=True),
+        package("other", "1.0", None, held=True),
+    ]
+    shown = transaction.diff_back(recorded, installed, ["a", "b", f"firmware-{OLD}"])
+    assert shown["before"] == f"a:amd64 {OLD}-1 (hold)\nfirmware-{OLD}:amd64 {OLD}-1 (hold)\n"
+    assert shown["after"] == f"a:amd64 {NEW}-1\nfirmware-{OLD}:amd64 {OLD}-1\n"
