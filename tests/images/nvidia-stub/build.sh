@@ -134,6 +134,7 @@ branch590() { # names without a branch, as the vendor writes them since 590
 branch580 580.126.09
 branch580 580.159.03
 branch590 590.44.01
+branch590 595.71.05
 
 dir="$work/nvidia-stub-host"
 mkdir -p "$dir/usr/local/sbin" "$dir/etc" "$dir/lib/systemd/system" "$dir/DEBIAN"
