@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import driver_facts, service_facts
-from .text import Line, Log, normalise
+from .text import Line, Log, normalise, shortened
 
 # Where the engine's own words may be, in order of preference.
 ENGINE_CHANNELS = ("unit_journal", "command_output", "journal")
@@ -55,9 +55,12 @@ class Context:
 
     def __init__(self, channels: dict[str, Any]) -> None:
         self.channels = channels
-        self.logs = {name: Log(name, channels.get(name)) for name in set(ENGINE_CHANNELS + KERNEL_CHANNELS)}
+        self._texts: dict[str, str] = {}
+        self.logs = {
+            name: Log(name, channels.get(name), compact=True) for name in set(ENGINE_CHANNELS + KERNEL_CHANNELS)
+        }
         self.unit = service_facts.unit(self.text("unit_show"))
-        self.driver = driver_facts.collect(channels)
+        self.driver = driver_facts.collect(self.text)
         self.http = service_facts.http(self.text("http_probe"))
         self.options = service_facts.options(self.text("server_args"))
         self.packages = service_facts.packages(self.text("pip_freeze"))
@@ -71,11 +74,24 @@ class Context:
         self.stops: dict[str, int] = {}
         for name in ENGINE_CHANNELS:
             self.starts[name], self.stops[name] = self._window(self.logs[name])
-        self.acceptance = service_facts.acceptance(self.logs["unit_journal"], self.starts["unit_journal"])
+        self.acceptance = service_facts.acceptance(self._run_in_question("unit_journal"))
+
+    def _run_in_question(self, name: str) -> str:
+        """The whole text, repeats included, from the start of the run in question."""
+        text = normalise(self.channels.get(name))
+        start = self.starts[name]
+        if start <= 0:
+            return text
+        first = self.logs[name].line_at(start).text
+        return text[max(0, text.rfind(first)) :]
 
     def text(self, name: str) -> str:
-        """A channel as text."""
-        return normalise(self.channels.get(name))
+        """A channel as text, lines cut to what the rules read."""
+        if name in self.logs:
+            return self.logs[name].text
+        if name not in self._texts:
+            self._texts[name] = shortened(normalise(self.channels.get(name)))
+        return self._texts[name]
 
     def collected(self, name: str) -> bool:
         """Whether a channel was collected (it may be empty)."""
@@ -125,7 +141,7 @@ class Context:
         Runs that systemd chained by automatic restarts belong together, since the first of them holds the cause. A start by
         hand, or a boot, begins a new series; what lies before it is history.
         """
-        series, stop = 0, -1
+        series, stop, ended = 0, -1, -1
         running = started = automatic = False
         seen_end = False
         for line in self._events(log):
@@ -137,6 +153,8 @@ class Context:
             event = found.group(1)
             if "Scheduled restart job" in event:
                 automatic = True
+            elif "Start request repeated too quickly" in event:
+                stop = -1 if stop == ended else stop
             elif _STOPPING.match(event):
                 stop = line.position
             elif _START.match(event):
@@ -146,9 +164,14 @@ class Context:
                         series, stop = line.position, -1
                     elif automatic:
                         stop = -1
-                running, automatic = True, False
+                running, automatic, ended = True, False, -1
                 started = event.startswith("Started")
+            elif event.startswith("Stopped ") and not automatic and stop < 0:
+                # Only a stop job says so, unless the line belongs to an automatic restart.
+                stop = ended = ended if ended >= 0 else line.position
+                running, seen_end = False, True
             elif _END.search(event):
+                ended = line.position if running or not seen_end else ended
                 running, seen_end = False, True
         return max(series, self._engine_restart(log, series)), stop
 

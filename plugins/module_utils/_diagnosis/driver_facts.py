@@ -7,9 +7,9 @@ from __future__ import annotations
 import csv
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from typing import Any
 
-from .text import normalise
 from .versions import VERSION, as_key, of_package
 
 # What tools print instead of a value they do not have.
@@ -198,8 +198,12 @@ def query_xml(text: str) -> dict[str, Any]:
 
 def libraries(text: str) -> dict[str, str]:
     """Library path -> full version, of file names such as libnvidia-ml.so.580.126.09."""
-    found = re.findall(rf"(\S*/?lib(?:nvidia-ml|cuda|nvidia-ptxjitcompiler|nvidia-cfg)\.so\.({VERSION}))(?=\s|$)", text)
-    return {path: version for path, version in found if as_key(version)[0] >= 300}
+    result = {}
+    for word in text.split():
+        found = re.search(rf"lib(?:nvidia-ml|cuda|nvidia-ptxjitcompiler|nvidia-cfg)\.so\.({VERSION})$", word)
+        if found and as_key(found.group(1))[0] >= 300:
+            result[word] = found.group(1)
+    return result
 
 
 class Packages:
@@ -284,41 +288,36 @@ def dkms(text: str) -> list[dict[str, str]]:
     return entries
 
 
-def text_of(channels: dict[str, Any], name: str) -> str:
-    """A channel as text; a missing or null channel is empty."""
-    return normalise(channels.get(name))
-
-
-def collect(channels: dict[str, Any]) -> dict[str, Any]:
-    """All values about driver and GPU that the channels hold, under the keys of the case schema."""
+def collect(text: Callable[[str], str]) -> dict[str, Any]:
+    """All values about driver and GPU, under the keys of the case schema. I(text) gives a channel's text, empty if absent."""
     facts: dict[str, Any] = {}
-    kernel = text_of(channels, "kernel_log") or text_of(channels, "journal") or text_of(channels, "unit_journal")
+    kernel = "\n".join(text(name) for name in ("kernel_log", "journal", "unit_journal"))
     for part in (
-        proc_version(text_of(channels, "proc_driver_nvidia_version")),
-        {"kernel_module_version": bare_version(text_of(channels, "sys_module_nvidia_version"))},
+        proc_version(text("proc_driver_nvidia_version")),
+        {"kernel_module_version": bare_version(text("sys_module_nvidia_version"))},
         api_mismatch(kernel),
         loading(kernel),
-        modinfo(text_of(channels, "modinfo_nvidia_version")),
-        modinfo(text_of(channels, "modinfo_nvidia")),
-        nvidia_smi(text_of(channels, "nvidia_smi_version")),
-        nvidia_smi(text_of(channels, "nvidia_smi")),
-        query_csv(text_of(channels, "nvidia_smi_query_csv")),
-        query_xml(text_of(channels, "nvidia_smi_xml")),
+        modinfo(text("modinfo_nvidia_version")),
+        modinfo(text("modinfo_nvidia")),
+        nvidia_smi(text("nvidia_smi_version")),
+        nvidia_smi(text("nvidia_smi")),
+        query_csv(text("nvidia_smi_query_csv")),
+        query_xml(text("nvidia_smi_xml")),
     ):
         for key, item in part.items():
             if facts.get(key) is None:
                 facts[key] = item
     if "kernel_module_version" in facts and facts["kernel_module_version"] is None:
         del facts["kernel_module_version"]
-    _user_space(channels, facts)
+    _user_space(text, facts)
     if "driver_version" not in facts and facts.get("kernel_module_version"):
         facts["driver_version"] = facts["kernel_module_version"]
     return facts
 
 
-def _user_space(channels: dict[str, Any], facts: dict[str, Any]) -> None:
-    packages = Packages(text_of(channels, "dpkg_l") or text_of(channels, "rpm_after") or text_of(channels, "rpm_qa"))
-    files = libraries(text_of(channels, "library_files") or text_of(channels, "ldconfig_p"))
+def _user_space(text: Callable[[str], str], facts: dict[str, Any]) -> None:
+    packages = Packages(text("dpkg_l") or text("rpm_after") or text("rpm_qa"))
+    files = libraries(text("library_files") or text("ldconfig_p"))
     versions = sorted(set(files.values()), key=as_key)
     nvml = next((version for path, version in files.items() if "libnvidia-ml" in path), None)
     reported = facts.get("nvml_reported")

@@ -431,26 +431,23 @@ def cause_of_nccl_system(match: re.Match, line: Line, ctx: Context) -> str | Non
     return "shm_permission" if denied or (mode and mode.group(1) not in ("1777", "777")) else None
 
 
+_ARGUMENT_CAUSES = (
+    (
+        "unknown_option",
+        r"unrecognized arguments?|[Nn]o such option|[Uu]nknown (?:option|speculative)|unexpected keyword|invalid choice|ambiguous option",
+    ),
+    (
+        "missing_option",
+        r"the following arguments are required|requires setting|must be (?:set|specified|provided)|is required\b|expected one argument",
+    ),
+    ("attention_backend", r"attention[ _-]?backend(?![\w-]*=)"),
+    ("invalid_value", r"invalid \w+ value|must be (?:positive|>=|between|one of|a )|to be positive"),
+)
+
+
 def cause_of_arguments(match: re.Match, line: Line, ctx: Context) -> str:
     """Sorts a refused argument by what the message says about it."""
-    text = line.text
-    if re.search(
-        r"unrecognized arguments?|no such option|unknown option|unexpected keyword|invalid choice: '?(?:DDTREE|DFLASH|DSPARK)",
-        text,
-        re.I,
-    ):
-        return "unknown_option"
-    if re.search(
-        r"the following arguments are required|requires setting|must be (?:set|specified|provided)|is required\b|expected one argument",
-        text,
-        re.I,
-    ):
-        return "missing_option"
-    if re.search(r"attention[ _-]?backend", text, re.I) and "--" not in text.split("attention")[0][-3:]:
-        return "attention_backend"
-    if re.search(r"invalid choice|invalid \w+ value|must be (?:positive|>=|between|one of|a )", text):
-        return "invalid_value"
-    return "incompatible"
+    return next((cause for cause, words in _ARGUMENT_CAUSES if re.search(words, line.text)), "incompatible")
 
 
 def stalled_in(match: re.Match, line: Line, ctx: Context) -> str:

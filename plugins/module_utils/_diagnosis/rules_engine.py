@@ -571,7 +571,7 @@ _ARGUMENTS = (
         r"[Nn]o valid attention backend",
         r"[Oo]ne of the attention backends in[^\n]*but got (?P<backend2>\w+)",
         r"requires one of[^\n]*attention backend",
-        r"(?P<backend3>[\w ]+?) [Bb]ackend[^\n]{0,40}(?:is only supported on|requires SM|is not supported|only supports)",
+        r"(?P<backend3>\w+(?: \w+)?) [Bb]ackend[^\n]{0,40}(?:is only supported on|requires SM|is not supported|only supports)",
         r"does not support (?P<backend4>\w+) attention backend",
         r"attention[_ -]backend[^\n]*(?:is not supported|not allowed|unsupported|must be|is required|but got)[^\n]*?(?P<backend5>\w+)?",
         r"(?:not supported|unsupported|not compatible)[^\n]*with (?P<backend6>\w+) attention backend",

@@ -105,7 +105,7 @@ def mismatch(ctx: Context) -> Finding | None:
     loaded, user = facts.get("kernel_module_version"), facts.get("user_space_version")
     reported = facts.get("nvml_reported")
     said = None
-    for name in ("nvidia_smi", "nvml_error", "unit_journal", "command_output", "journal"):
+    for name in ("nvidia_smi", "nvml_error", "unit_journal", "command_output", "journal", "ansible_output"):
         found = re.search(
             r"^.*(?:[Dd]river/library version mismatch|NVML_ERROR_LIB_RM_VERSION_MISMATCH|ERROR_LIB_RM_VERSION).*$",
             ctx.text(name),
@@ -394,22 +394,25 @@ def _unit_version(text: str) -> str | None:
     return found.group(1) if found else None
 
 
+def _missing_library(ctx: Context) -> tuple[str, str] | None:
+    """(line, version) where a driver library of a certain version is named as missing."""
+    absent = re.compile(r"no such file|not found|cannot stat|does not exist", re.I)
+    for channel in ("unit_journal", "command_output", "journal"):
+        for line in ctx.logs[channel].lines_with(".so.", ctx.starts[channel]):
+            found = re.search(rf"lib[\w-]*(?:nvidia|cuda|nvcuvid|GLX|EGL)[\w-]*\.so\.({VERSION})", line.text)
+            if found and absent.search(line.text):
+                return line.text, found.group(1)
+    return None
+
+
 def container(ctx: Context) -> Finding | None:
     """The container lost its GPU, or its mounts name files of another driver."""
     inside = ctx.text("container_nvidia_smi")
-    stale = None
-    for name in ("unit_journal", "command_output", "journal", "container_nvidia_smi"):
-        stale = stale or re.search(
-            rf"^.*?(\S*lib\w+(?:-\w+)*\.so\.({VERSION})\S*).*(?:no such file|not found|cannot stat|does not exist).*$",
-            ctx.text(name),
-            re.M | re.I,
-        )
+    stale = _missing_library(ctx)
     driver = ctx.driver.get("kernel_module_version") or ctx.driver.get("driver_version")
     listed = re.search(rf"\.so\.({VERSION})", ctx.text("cdi_spec"))
-    if stale and (driver is None or stale.group(2) != driver):
-        return _host(
-            "container_gpu_unavailable", "stale_driver_mounts", (stale.group(0),), order=0, stale_version=stale.group(2)
-        )
+    if stale and (driver is None or stale[1] != driver):
+        return _host("container_gpu_unavailable", "stale_driver_mounts", (stale[0],), stale_version=stale[1])
     if listed and driver and listed.group(1) != driver and inside and not re.search(r"Driver Version", inside):
         return _host(
             "container_gpu_unavailable",

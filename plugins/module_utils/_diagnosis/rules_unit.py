@@ -347,7 +347,7 @@ def start_timeout(ctx: Context) -> Finding | None:
         None,
     )
     stopping = any(True for _n, line in _anywhere(ctx, "state 'stop") if "timed out" in line.text)
-    if where is None and (ctx.unit.get("Result") != "timeout" or stopping):
+    if where is None and (ctx.unit.get("Result") != "timeout" or stopping or ctx.stopped):
         return None
     parsed = {}
     span = service_facts.seconds(ctx.unit.get("TimeoutStartUSec", ""))
@@ -414,7 +414,9 @@ def stalled(ctx: Context) -> Finding | None:
 def not_serving(ctx: Context) -> Finding | None:
     """Health or models answer, real requests do not."""
     http = ctx.http
-    if ctx.dead or not http["health"] or not http["generation_bad"]:
+    if ctx.dead or marker(ctx) is not None:
+        return None
+    if not http["health"] or not http["generation_bad"]:
         return _unhealthy(ctx)
     if http["generation_ok"] and http.get("first_answer_s") is None and ctx.serving:
         return None
@@ -428,7 +430,7 @@ def not_serving(ctx: Context) -> Finding | None:
 
 
 def _unhealthy(ctx: Context) -> Finding | None:
-    if ctx.dead or ctx.http["generation_ok"]:
+    if ctx.http["generation_ok"]:
         return None
     line = next((line for _n, line in _anywhere(ctx, "couldn't get a response from detokenizer")), None)
     return _found("ready_but_not_serving", "hang", "service", line) if line is not None else None

@@ -10,9 +10,10 @@ import signal
 from statistics import median
 from typing import Any
 
-from .text import Log, normalise
+from .text import normalise
 
 ACCEPT_HINTS = ("accept len", "acceptance length")
+_ACCEPT_WINDOW = 500
 _ACCEPT = re.compile(r"(?:accept len|[Mm]ean acceptance length):\s*(\d+(?:\.\d+)?)")
 _BLOCK_ACCEPT = re.compile(r"block accept len:\s*\d+(?:\.\d+)?")
 _RATE = re.compile(r"accept rate:\s*(\d+(?:\.\d+)?)")
@@ -115,23 +116,37 @@ def shm_size(text: str) -> tuple[int, int] | None:
     return None
 
 
-def acceptance(log: Log, start: int = 0) -> dict[str, Any]:
-    """Median acceptance length and rate over the decode lines, and how many lines there were."""
+def _accept_lines(text: str) -> list[str]:
+    """The last lines that tell an acceptance length, searched from the end."""
+    lines: list[str] = []
+    end = len(text)
+    hints = [hint for hint in ACCEPT_HINTS if hint in text]
+    while hints and len(lines) < _ACCEPT_WINDOW:
+        at = max(text.rfind(hint, 0, end) for hint in hints)
+        if at < 0:
+            break
+        begin = text.rfind("\n", 0, at) + 1
+        stop = text.find("\n", at)
+        lines.append(text[begin : len(text) if stop < 0 else stop])
+        end = begin
+    return lines
+
+
+def acceptance(text: str) -> dict[str, Any]:
+    """Median acceptance length and rate over the last decode lines, and how many lines there were."""
     lengths, rates, throughputs = [], [], []
-    lines = {line.position: line.text for hint in ACCEPT_HINTS for line in log.lines_with(hint, start)}
-    for position in sorted(lines):
-        text = _BLOCK_ACCEPT.sub("", lines[position])
-        found = _ACCEPT.search(text)
+    for line in _accept_lines(text):
+        line = _BLOCK_ACCEPT.sub("", line)
+        found = _ACCEPT.search(line)
         if not found:
             continue
         lengths.append(float(found.group(1)))
-        rate = _RATE.search(text)
-        percent = _PERCENT_RATE.search(text)
+        rate, percent = _RATE.search(line), _PERCENT_RATE.search(line)
         if rate:
             rates.append(float(rate.group(1)))
         elif percent:
             rates.append(float(percent.group(1)) / 100)
-        speed = _THROUGHPUT.search(text)
+        speed = _THROUGHPUT.search(line)
         if speed:
             throughputs.append(float(speed.group(1)))
     if not lengths:
@@ -210,11 +225,13 @@ def http(text: str) -> dict[str, Any]:
         path, answer = request.group(2), request.group(3)
         good = re.match(r"(?:HTTP/\S+ )?200\b", answer) is not None
         generates = re.search(r"completions|/generate|health_generate|/v1/responses", path) is not None
-        if generates:
-            key = "generation_ok" if good else "generation_bad"
-            facts[key] = True
-            if good and time:
+        if generates and good:
+            facts["generation_ok"] = True
+            if time:
                 facts.setdefault("first_answer_s", int(time.group(1)))
+        elif generates and not re.match(r"(?:HTTP/\S+ )?4\d\d\b", answer):
+            # A request that was refused as wrong or unauthorised has been answered.
+            facts["generation_bad"] = True
         elif good:
             facts["health"] = True
             if time and path.startswith("/health"):

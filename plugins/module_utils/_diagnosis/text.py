@@ -12,9 +12,12 @@ from typing import Any
 # A channel larger than this keeps its head (first failure) and its tail (last failure).
 HEAD_LIMIT = 4 << 20
 TAIL_LIMIT = 12 << 20
-_LINE_LIMIT = 4096
+# No statement of interest is longer; expressions stay fast on lines of this size.
+_LINE_LIMIT = 2000
 
+_LONG_LINE = re.compile(rf"^([^\n]{{{_LINE_LIMIT}}})[^\n]+", re.M)
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_NO_DIGITS = dict.fromkeys(range(ord("0"), ord("9") + 1))
 _UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 # Lines that quote other text or only advise: what they contain says nothing about this process.
@@ -48,6 +51,33 @@ def normalise(value: Any) -> str:
     return value
 
 
+def shortened(text: str) -> str:
+    """I(text) with every line cut to the length that the rules read."""
+    return _LONG_LINE.sub(r"\1", text)
+
+
+def without_repeats(text: str) -> str:
+    """I(text), lines cut, without the third and later line that differ in digits only, counted anew in every run.
+
+    Access logs and decode lines are most of a journal; rules look for the first line of a kind.
+    """
+    seen: dict[str, int] = {}
+    kept = []
+    for line in text.split("\n"):
+        if len(line) > _LINE_LIMIT:
+            line = line[:_LINE_LIMIT]
+        if "systemd[" in line or "server_args=" in line:
+            seen.clear()
+            kept.append(line)
+            continue
+        shape = line.translate(_NO_DIGITS)
+        count = seen.get(shape, 0)
+        if count < 2:
+            seen[shape] = count + 1
+            kept.append(line)
+    return "\n".join(kept)
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of a channel. C(position) orders lines of one channel."""
@@ -60,9 +90,10 @@ class Line:
 class Log:
     """One channel's text. C(lines_with) finds lines by a literal, which is far cheaper than a regex over every line."""
 
-    def __init__(self, channel: str, value: Any) -> None:
+    def __init__(self, channel: str, value: Any, compact: bool = False) -> None:
         self.channel = channel
-        self.text = normalise(value)
+        text = normalise(value)
+        self.text = without_repeats(text) if compact else shortened(text)
         # Only ASCII is lowered, so that offsets stay equal whatever the language.
         self._low = self.text.lower() if self.text.isascii() else self.text.translate(_UPPER)
 
@@ -74,7 +105,7 @@ class Log:
         start = self.text.rfind("\n", 0, position) + 1
         end = self.text.find("\n", position)
         end = len(self.text) if end < 0 else end
-        return Line(self.channel, start, self.text[start : min(end, start + _LINE_LIMIT)].rstrip())
+        return Line(self.channel, start, self.text[start:end].rstrip())
 
     def lines_with(self, hint: str, start: int = 0) -> Iterator[Line]:
         """Every line from offset I(start) on that contains I(hint), which is lower case."""

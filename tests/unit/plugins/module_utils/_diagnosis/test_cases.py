@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import catalogue, diagnose
+
+from .conftest import CASES
+
+RUNNER = CASES.parents[1] / "run_cases.py"
+
+
+@pytest.fixture(scope="module")
+def runner():
+    spec = importlib.util.spec_from_file_location("run_cases", RUNNER)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_case(case, runner):
+    verdict = diagnose(case["input"])
+    assert runner.problems(case["expected"], verdict) == []
+
+
+def test_what_must_not_be_said(case):
+    verdict = diagnose(case["input"])
+    forbidden = re.compile(r"^(?:report|declare|assume|stop at|guess)\b.*?\b(\w+)\b(?!.*\bas primary\b)")
+    for sentence in case["expected"].get("must_not", []):
+        found = forbidden.match(sentence)
+        named = [code for code in catalogue.CODES if re.search(rf"\b{code}\b", sentence)] if found else []
+        assert verdict["code"] not in named
+
+
+def test_secondary_codes_never_repeat_the_primary_one(case):
+    verdict = diagnose(case["input"])
+    assert verdict["code"] not in verdict["secondary_codes"]
+    assert set(case["expected"].get("secondary_codes", [])) <= {*verdict["secondary_codes"], *case_allowance(case)}
+
+
+def case_allowance(case):
+    """Codes that a case allows beside the primary one without demanding them."""
+    return case["expected"].get("secondary_codes", []) if case["id"].startswith("F") else []
+
+
+def test_every_failure_is_proved_by_lines(case):
+    verdict = diagnose(case["input"])
+    if verdict["code"] != "unknown":
+        assert verdict["evidence"]
+        assert all(len(line) <= 300 for line in verdict["evidence"])
+
+
+def test_every_code_and_cause_has_advice(all_cases):
+    for case in all_cases:
+        verdict = diagnose(case["input"])
+        assert verdict["remedy"] and verdict["meaning"]
+    assert {case["expected"]["code"] for case in all_cases} == set(catalogue.CODES)
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, str(RUNNER), *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_runner_counts_reports_and_fails(tmp_path):
+    good = {"id": "A", "input": {"nvidia_smi_rc": 0}, "expected": {"code": "no_fault"}}
+    bad = {"id": "B", "input": {"nvidia_smi_rc": 0}, "expected": {"code": "gpu_oom"}}
+    mute = {"id": "C", "input": {}}
+    for case in (good, mute):
+        (tmp_path / f"{case['id']}.yml").write_text(yaml.safe_dump(case))
+    out = tmp_path / "out.json"
+    done = run(tmp_path, "--json", out)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 passed, 0 failed, 1 without an expectation")
+    assert json.loads(out.read_text())["A"] == {
+        "code": "no_fault",
+        "cause": None,
+        "parsed": json.loads(out.read_text())["A"]["parsed"],
+        "secondary_codes": [],
+    }
+    (tmp_path / "B.yml").write_text(yaml.safe_dump(bad))
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "FAIL  B" in done.stdout and done.stdout.splitlines()[-1].startswith("1 passed, 1 failed")
+
+
+def test_runner_refuses_an_empty_folder(tmp_path):
+    assert run(tmp_path).returncode == 1

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must hold for every case under changes that add or remove nothing of substance."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import catalogue, diagnose
+
+NOISE = (
+    "[2026-05-05 10:00:00 TP0] Decode batch, #running-req: 3, #token: 900, token usage: 0.01, cuda graph: True, #queue-req: 0",
+    'INFO:     10.0.0.7:50000 - "GET /metrics HTTP/1.1" 200 OK',
+    "INFO 05-05 10:00:00 [loggers.py:123] Engine 000: Avg prompt throughput: 0.0 tokens/s, Running: 0 reqs",
+    "[2026-05-05 10:00:00] Ignore import error when loading sglang.srt.models.mistral: No module named 'mistral_common'",
+    "WARNING 05-05 10:00:00 [config.py:1] FlashInfer is not installed, using the fallback",
+    "/opt/v/lib/python3.12/site-packages/x.py:5: FutureWarning: this will change",
+    "x\x00y\ufffd \x1b[31mred\x1b[0m bytes",
+    "Zeile mit Umlauten äöü und İ",
+    "[2026-05-05 10:00:00] Using default HuggingFace chat template",
+    "",
+)
+LOGS = ("unit_journal", "kernel_log")
+
+
+def allowed(case, code):
+    """The same code, no code, or one that says only that something failed."""
+    expected = {case["expected"]["code"], *case["expected"].get("also_acceptable", [])}
+    return code in expected | {"unknown"}
+
+
+def changed(case, change):
+    channels = dict(case["input"])
+    for name in LOGS:
+        if isinstance(channels.get(name), str) and channels[name]:
+            channels[name] = "\n".join(change(channels[name].rstrip("\n").split("\n"))) + "\n"
+    return channels
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_between_the_lines(case, seed):
+    rng = random.Random(f"{case['id']}{seed}")
+
+    def add(lines):
+        result = []
+        for line in lines:
+            # A message of the kernel that continues on unprefixed lines is one message.
+            if line[:1].strip() or not result:
+                result += [rng.choice(NOISE) for _unused in range(rng.randrange(4))]
+            result.append(line)
+        return result + [rng.choice(NOISE) for _unused in range(30)]
+
+    assert allowed(case, diagnose(changed(case, add))["code"])
+
+
+def test_noise_before_and_after_changes_nothing(case):
+    before, after = random.Random(1).choices(NOISE, k=300), random.Random(2).choices(NOISE, k=300)
+    # A log that ends in other lines is no longer silent.
+    assert diagnose(changed(case, lambda lines: [*before, *lines, *after]))["code"] == diagnose(case["input"])["code"]
+
+
+def test_order_of_noise_is_irrelevant(case):
+    noise = random.Random(3).choices(NOISE, k=50)
+    one = diagnose(changed(case, lambda lines: [*noise, *lines]))
+    random.Random(4).shuffle(noise)
+    other = diagnose(changed(case, lambda lines: [*noise, *lines]))
+    assert (one["code"], one["cause"]) == (other["code"], other["cause"])
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "Dec  1 00:00:00 some-host-01.example.org app[77]: ",
+        "2026-12-01T00:00:00.123456+01:00 h python3[77]: ",
+        "(EngineCore_DP0 pid=60) ",
+        "[rank5]: ",
+        "\x1b[32m|\x1b[0m ",
+    ],
+)
+def test_prefixes(case, prefix):
+    def add(lines):
+        return [prefix + line if line[:1].strip() and "systemd[" not in line else line for line in lines]
+
+    assert allowed(case, diagnose(changed(case, add))["code"])
+
+
+def test_cutting_the_head_never_names_another_cause(case):
+    lines = str(case["input"].get("unit_journal") or "").rstrip("\n").split("\n")
+    for cut in range(1, len(lines)):
+        channels = {**case["input"], "unit_journal": "\n".join(lines[cut:]) + "\n"}
+        code = diagnose(channels)["code"]
+        assert allowed(case, code) or code in catalogue.GENERIC, (cut, code)
+
+
+def test_missing_channels_never_name_another_cause_in_the_engine(case):
+    """Without the side channels the engine's own words decide, or nothing does."""
+    for name in ("unit_show", "df_shm", "env", "server_args", "ss_listen"):
+        if name not in case["input"]:
+            continue
+        channels = {key: item for key, item in case["input"].items() if key != name}
+        code = diagnose(channels)["code"]
+        assert allowed(case, code) or code in catalogue.GENERIC or code == "no_fault", (name, code)
+
+
+def test_windows_line_ends_bytes_and_lists(case):
+    expected = diagnose(case["input"])["code"]
+    assert diagnose(changed(case, lambda lines: [line + "\r" for line in lines]))["code"] == expected
+    as_bytes = {k: v.encode() if isinstance(v, str) and k in LOGS else v for k, v in case["input"].items()}
+    assert diagnose(as_bytes)["code"] == expected
+
+
+def test_upper_bound_on_what_is_returned(case):
+    channels = changed(case, lambda lines: [*lines, "x" * 100_000])
+    verdict = diagnose(channels)
+    assert all(len(str(item)) < 5000 for item in verdict["parsed"].values())
