@@ -55,6 +55,10 @@ utils() { # NAME VERSION REVISION FIELDS
   mkdir -p "$work/$1/usr/bin"
   sed "s/@VERSION@/$2/" "$here/nvidia-smi.py" >"$work/$1/usr/bin/nvidia-smi"
   chmod 755 "$work/$1/usr/bin/nvidia-smi"
+  mkdir -p "$work/$1/DEBIAN"
+  # A test that wants to interrupt dpkg in the middle of a transaction writes the seconds to wait there.
+  printf '#!/bin/sh\nif [ -e /etc/nvidia-stub-slow ]; then sleep "$(cat /etc/nvidia-stub-slow)"; fi\n' >"$work/$1/DEBIAN/preinst"
+  chmod 755 "$work/$1/DEBIAN/preinst"
   package "$1" "$2-$3" "$4"
 }
 
@@ -134,12 +138,17 @@ branch590() { # names without a branch, as the vendor writes them since 590
 branch580 580.126.09
 branch580 580.159.03
 branch590 590.44.01
+# A module for which no user space is to be had.
+dkms nvidia-dkms-580-open 580.95.05 0ubuntu1 "Dual MIT/GPL" "Conflicts: nvidia-dkms-580\n"
+# Shows that an unattended upgrade really ran.
+package stub-canary 1.0 ""
+package stub-canary 1.1 ""
 branch590 595.71.05
 
 dir="$work/nvidia-stub-host"
 mkdir -p "$dir/usr/local/sbin" "$dir/etc" "$dir/lib/systemd/system" "$dir/DEBIAN"
 install -m 755 "$here/modules.sh" "$dir/usr/local/sbin/nvidia-stub-boot"
-for name in modprobe insmod rmmod lsmod; do ln -s nvidia-stub-boot "$dir/usr/local/sbin/$name"; done
+for name in modprobe insmod rmmod lsmod nvidia-stub-load; do ln -s nvidia-stub-boot "$dir/usr/local/sbin/$name"; done
 install -m 644 "$here/nvidia-stub.conf" "$dir/etc/nvidia-stub.conf"
 echo /etc/nvidia-stub.conf >"$dir/DEBIAN/conffiles"
 cat >"$dir/lib/systemd/system/nvidia-stub-module.service" <<'EOF'

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Stub modprobe, rmmod and lsmod for the nvidia modules (called by those names, and as nvidia-stub-boot at start).
+# Stub modprobe, rmmod and lsmod for the nvidia modules (called by those names, as nvidia-stub-boot at start, and as
+# nvidia-stub-load VERSION by tests).
 # They stand for a kernel that can load modules: a loaded module is a folder in /sys/module and its line in /proc/driver/nvidia,
 # both tmpfs here. `modprobe nvidia` loads what lies on disk for the running kernel, as the real one does.
 set -eu
@@ -51,6 +52,9 @@ case "$(basename "$0")" in
         *) echo "modprobe: FATAL: Module $name not found" >&2; exit 1 ;;
       esac
     done ;;
+  nvidia-stub-load) # VERSION: whatever was loaded, this is loaded now
+    rm -rf /proc/driver/nvidia /sys/module/nvidia*
+    load_nvidia "$1" "Dual MIT/GPL" ;;
   insmod)
     load_nvidia "$(modinfo -F version "$1")" "$(modinfo -F license "$1")" ;;
   rmmod)
