@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Engine:
 
     def __init__(self, label: str, stem: Path, args: dict[str, Any], env: dict[str, str]) -> None:
         self.label, self.stem, self.number = label, stem, 0
+        self.ready_line: str | None = None
         Path(f"{stem}.spec.json").write_text(json.dumps(args))
         self.log = open(f"{stem}.log", "w", encoding="utf-8")  # noqa: SIM115 - closed by close()
         self.process = subprocess.Popen(
@@ -100,6 +101,7 @@ class Bench:
         self.work = out / "work"
         self.work.mkdir(parents=True, exist_ok=True)
         self.serial = 0
+        self.alive: dict[str, Engine] = {}
 
     def say(self, *parts: object) -> None:
         print(*parts, flush=True)
@@ -154,27 +156,35 @@ class Bench:
         self.serial += 1
         return Engine(label, self.work / f"{self.serial:03d}-{label}", args, self.environment(env))
 
-    @contextlib.contextmanager
-    def engines(self, wanted: dict[str, tuple[dict, dict | None]], timeout: float = 300) -> Iterator[dict[str, Engine]]:
-        """Start engines side by side; those that fail are reported and left out."""
+    def engines(self, wanted: dict[str, tuple[dict, dict | None]], timeout: float = 300) -> dict[str, Engine]:
+        """Engines of these configurations, started side by side or still up from the section before.
+
+        Engines that are not wanted any more are ended. Those that fail to start are reported and left out.
+        """
         started = time.monotonic()
-        opened = {name: self.open(name, *how) for name, how in wanted.items()}
-        up: dict[str, Engine] = {}
+        keys = {name: json.dumps(how, sort_keys=True) for name, how in wanted.items()}
+        self.close([key for key in self.alive if key not in keys.values()])
+        fresh = {n: k for n, k in keys.items() if k not in self.alive}
+        opened = {name: self.open(name, *wanted[name]) for name in fresh}
         self.failures: dict[str, str] = {}
-        self.ready_lines: dict[str, str | None] = {}
         for name, engine in opened.items():
             try:
-                self.ready_lines[name] = engine.ready(timeout)["ready_line"]
-                up[name] = engine
+                engine.ready_line = engine.ready(timeout)["ready_line"]
+                self.alive[keys[name]] = engine
             except EngineError as error:
                 self.failures[name] = str(error)[-3000:]
+                engine.close()
                 self.say(f"{name} FAILED: {str(error)[-1800:]}")
+        up = {name: self.alive[key] for name, key in keys.items() if key in self.alive}
+        self.ready_lines = {name: engine.ready_line for name, engine in up.items()}
         self.say(f"{len(up)} of {len(wanted)} engines up in {time.monotonic() - started:.0f} s")
-        try:
-            yield up
-        finally:
-            with ThreadPoolExecutor(max(1, len(opened))) as pool:
-                list(pool.map(Engine.close, opened.values()))
+        return up
+
+    def close(self, keys: list[str] | None = None) -> None:
+        """End these engines, or all."""
+        ending = [self.alive.pop(key) for key in list(self.alive if keys is None else keys)]
+        with ThreadPoolExecutor(max(1, len(ending))) as pool:
+            list(pool.map(Engine.close, ending))
 
     def _dist_info(self) -> Path:
         """A folder that makes the checkout's plugin an installed distribution with its entry point."""
@@ -207,26 +217,30 @@ def lossless(bench: Bench) -> dict[str, Any]:
     prompts = [i for items in bench.prompts().values() for i in items]
     sampling = {**GREEDY, "max_new_tokens": 192}
     report: dict[str, Any] = {"prompts": len(prompts), "new_tokens": 192, "runs": {}}
-    for dtype in ("bfloat16", "float16"):
-        names = ["plain", "dflash", "chain", "tree16", "tree64"]
-        if bench.pair != "dense":
-            names = ["plain", "dflash", "tree16", "tree32"]
-        wanted = {f"{name}": (bench.engine_args(name, dtype=dtype), None) for name in names}
-        with bench.engines(wanted) as up:
-            if "plain" not in up:
-                report["runs"][dtype] = {"error": bench.failures}
-                continue
+    names = (
+        ["plain", "dflash", "chain", "tree16", "tree64"]
+        if bench.pair == "dense"
+        else ["plain", "dflash", "tree16", "tree32"]
+    )
+    dtypes = ("bfloat16", "float16")
+    up = bench.engines({f"{d}.{n}": (bench.engine_args(n, dtype=d), None) for d in dtypes for n in names})
+    report["ready"], report["failures"] = bench.ready_lines, bench.failures
 
-            def both(engine: Engine) -> dict[str, Any]:
-                return {
-                    mode: engine.run("generate", ids=prompts, sampling=sampling, mode=mode)
-                    for mode in ("batch", "each")
-                }
+    def both(engine: Engine) -> dict[str, Any]:
+        return {mode: engine.run("generate", ids=prompts, sampling=sampling, mode=mode) for mode in ("batch", "each")}
 
-            with ThreadPoolExecutor(len(up)) as pool:
-                results = dict(zip(up, pool.map(both, up.values())))
-            report["runs"][dtype] = compare_runs(bench, up["plain"], prompts, results)
-            report["runs"][dtype]["failures"] = bench.failures
+    results: dict[str, Any] = {}
+    with ThreadPoolExecutor(max(1, len(up))) as pool:
+        for name, future in {n: pool.submit(both, e) for n, e in up.items()}.items():
+            try:
+                results[name] = future.result()
+            except EngineError as error:
+                report["failures"][name] = str(error)[-3000:]
+                bench.say(f"{name} FAILED: {str(error)[-1800:]}")
+    for dtype in dtypes:
+        mine = {n.split(".")[1]: r for n, r in results.items() if n.startswith(dtype)}
+        if "plain" in mine:
+            report["runs"][dtype] = compare_runs(bench, up[f"{dtype}.plain"], prompts, mine)
     return report
 
 
@@ -279,12 +293,13 @@ def compare_runs(bench: Bench, plain: Engine, prompts: list[list[int]], results:
 # --- 2: agreement with the reference -----------------------------------------------------------------------------------
 
 
-def agreement(bench: Bench) -> dict[str, Any]:
+def acceptance(bench: Bench) -> dict[str, Any]:
     """Teacher-forced rounds along plain decoding's texts: SGLang's trees and acceptance against the project's own."""
     prompts = [i for items in bench.prompts(limit=8).values() for i in items]
     budget = 16
-    with bench.engines({"plain": (bench.engine_args("plain"), None)}) as up:
-        texts = up["plain"].run("generate", ids=prompts, sampling={**GREEDY, "max_new_tokens": 160})["outputs"]
+    common = measuring_args(bench)
+    up = bench.engines({"plain": (bench.engine_args("plain", **common), None)})
+    texts = up["plain"].run("generate", ids=prompts, sampling={**GREEDY, "max_new_tokens": 160})["outputs"]
     trace = bench.work / "forced.jsonl"
     Path(f"{trace}.texts.json").write_text(json.dumps(texts))
     env = {"DDTREE_PROBE": f"forced:{trace}"}
@@ -373,25 +388,48 @@ def decode_seconds(engine: Engine, ids: list[list[int]], new_tokens: int, mode: 
     }
 
 
+BATCH_SIZES = [1, 2, 4, 8, 16, 24, 32]
+
+
+def measuring_args(bench: Bench) -> dict[str, Any]:
+    limit = 32 if bench.pair == "dense" else 16
+    sizes = [s for s in BATCH_SIZES if s <= limit]
+    return {"max_running_requests": limit, "cuda_graph_max_bs_decode": limit, "cuda_graph_bs_decode": sizes}
+
+
+def measured(bench: Bench) -> dict[str, tuple[dict, dict | None]]:
+    """The engines of the timing sections: one set, so that consecutive sections share it."""
+    common = measuring_args(bench)
+    names = (
+        ["plain", "dflash", "chain", "tree16", "tree32", "tree64"]
+        if bench.pair == "dense"
+        else ["plain", "dflash", "tree16", "tree32"]
+    )
+    wanted: dict[str, tuple[dict, dict | None]] = {n: (bench.engine_args(n, **common), None) for n in names}
+    if bench.pair == "dense":
+        wanted["tree32-fallback8"] = (bench.engine_args("tree32", **common), {"SGLANG_DDTREE_MAX_TREE_BATCH": "8"})
+    return wanted
+
+
 def speed(bench: Bench) -> dict[str, Any]:
     """Batch 1 and 16, by domain, all algorithms in one run, one measuring at a time; two passes, medians."""
-    names = ["plain", "dflash", "chain", "tree16", "tree32", "tree64"]
     report: dict[str, Any] = {"new_tokens": 192, "table": {}}
     prompts = bench.prompts(limit=8)
-    with bench.engines({n: (bench.engine_args(n), None) for n in names}) as up:
-        report["ready"] = bench.ready_lines
-        for name, engine in up.items():
-            for domain, ids in prompts.items():
-                row = decode_seconds(engine, ids, 192, "each", 3)
-                report["table"][f"{name}/{domain}/batch1"] = row
-                row16 = decode_seconds(engine, ids * 2, 192, "batch", 3)
-                report["table"][f"{name}/{domain}/batch16"] = row16
-                bench.say(
-                    f"{name:7s} {domain:6s} batch 1: {row['tokens_per_second']:7.0f} tok/s, "
-                    f"{row['tokens_per_round']:.2f} tok/round, {row['milliseconds_per_round']:.3f} ms/round; "
-                    f"batch 16: {row16['tokens_per_second']:7.0f} tok/s"
-                )
-        report["failures"] = bench.failures
+    up = bench.engines(measured(bench))
+    report["ready"], report["failures"] = bench.ready_lines, bench.failures
+    for name, engine in up.items():
+        if "fallback" in name:
+            continue
+        for domain, ids in prompts.items():
+            row = decode_seconds(engine, ids, 192, "each", 2)
+            report["table"][f"{name}/{domain}/batch1"] = row
+            row16 = decode_seconds(engine, ids * 2, 192, "batch", 2)
+            report["table"][f"{name}/{domain}/batch16"] = row16
+            bench.say(
+                f"{name:7s} {domain:6s} batch 1: {row['tokens_per_second']:7.0f} tok/s, "
+                f"{row['tokens_per_round']:.2f} tok/round, {row['milliseconds_per_round']:.3f} ms/round; "
+                f"batch 16: {row16['tokens_per_second']:7.0f} tok/s"
+            )
     return report
 
 
@@ -409,20 +447,35 @@ def builder(bench: Bench) -> dict[str, Any]:
     return report
 
 
-def stages(bench: Bench) -> dict[str, Any]:
-    """GPU time of a round by stage (prepare, draft, between, verify, commit, gap), batch 1 and 16."""
-    names = ["dflash", "tree16", "tree64"]
-    report: dict[str, Any] = {"table": {}}
+def round_stages(bench: Bench) -> dict[str, Any]:
+    """GPU time of a round by stage, and decode rounds under torch.cuda.set_sync_debug_mode("error")."""
+    names = ["dflash", "tree16", "tree64"] if bench.pair == "dense" else ["dflash", "tree16", "tree32"]
+    report: dict[str, Any] = {"stages": {}, "no_sync": {}}
     prompts = bench.prompts(limit=8)["code"]
-    files = {n: bench.work / f"stages-{n}.json" for n in names}
-    with bench.engines({n: (bench.engine_args(n), {"DDTREE_PROBE": f"stages:{files[n]}"}) for n in names}) as up:
-        for engine in up.values():
-            for ids, mode in ((prompts, "each"), (prompts * 2, "batch")):
-                engine.run("generate", ids=ids, sampling={**GREEDY, "max_new_tokens": 192}, mode=mode, repeat=2)
+    files = {n: bench.work / f"stages-{bench.pair}-{n}.json" for n in names}
+    wanted = {n: (bench.engine_args(n), {"DDTREE_PROBE": f"stages:{files[n]}"}) for n in names}
+    wanted["no_sync"] = (bench.engine_args("tree16"), {"DDTREE_PROBE": "sync"})
+    up = bench.engines(wanted)
+    report["failures"] = bench.failures
+    for name in names:
+        for ids, mode in ((prompts, "each"), (prompts * 2, "batch")):
+            if name in up:
+                up[name].run("generate", ids=ids, sampling={**GREEDY, "max_new_tokens": 192}, mode=mode, repeat=2)
+    for label, sampling in (
+        ("greedy", {**GREEDY, "max_new_tokens": 160}),
+        ("sampled", {"temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.02, "max_new_tokens": 160}),
+    ):
+        try:
+            result = up["no_sync"].run("generate", ids=prompts, sampling=sampling, mode="batch")
+            report["no_sync"][label] = {"rounds": sum(result["rounds"]), "synchronisations": 0}
+        except (EngineError, KeyError) as error:
+            report["no_sync"][label] = {"error": str(error)[-2500:]}
+            break
     for name, path in files.items():
         if path.exists():
-            report["table"][name] = stage_medians(path)
-            bench.say(name, json.dumps(report["table"][name]))
+            report["stages"][name] = stage_medians(path)
+            bench.say(name, json.dumps(report["stages"][name]))
+    bench.say(json.dumps(report["no_sync"]))
     return report
 
 
@@ -435,46 +488,24 @@ def stage_medians(path: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def no_sync(bench: Bench) -> dict[str, Any]:
-    """Decode rounds under torch.cuda.set_sync_debug_mode("error"): greedy and sampled, graphs on."""
-    prompts = [i for items in bench.prompts(limit=2).values() for i in items]
-    report: dict[str, Any] = {}
-    with bench.engines({"tree16": (bench.engine_args("tree16"), {"DDTREE_PROBE": "sync"})}) as up:
-        for label, sampling in (
-            ("greedy", {**GREEDY, "max_new_tokens": 160}),
-            ("sampled", {"temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.02, "max_new_tokens": 160}),
-        ):
-            try:
-                result = up["tree16"].run("generate", ids=prompts, sampling=sampling, mode="batch")
-                report[label] = {"rounds": sum(result["rounds"]), "synchronisations": 0}
-            except (EngineError, KeyError) as error:
-                report[label] = {"error": str(error)[-2500:]}
-                break
-    bench.say(json.dumps(report))
-    return report
-
-
 # --- 6: crossover -----------------------------------------------------------------------------------------------------------
 
 
 def crossover(bench: Bench) -> dict[str, Any]:
     """Tokens a second by batch size, and with the chain fall-back."""
-    sizes = [1, 2, 4, 8, 16, 24, 32]
-    common = {"max_running_requests": 32, "cuda_graph_max_bs_decode": 32, "cuda_graph_bs_decode": sizes}
-    names = ["dflash", "tree16", "tree32", "tree64"]
-    wanted = {n: (bench.engine_args(n, **common), None) for n in names}
-    wanted["tree32-fallback8"] = (bench.engine_args("tree32", **common), {"SGLANG_DDTREE_MAX_TREE_BATCH": "8"})
+    sizes = measuring_args(bench)["cuda_graph_bs_decode"]
     domains = bench.prompts(limit=16)
     pool = [i for pair in zip(domains["code"], domains["prose"]) for i in pair]
     report: dict[str, Any] = {"new_tokens": 128, "sizes": sizes, "table": {}}
-    with bench.engines(wanted) as up:
-        for name, engine in up.items():
-            for size in sizes:
-                row = decode_seconds(engine, pool[:size], 128, "batch", 3)
-                report["table"][f"{name}/{size}"] = row
-            rates = [f"{report['table'][f'{name}/{s}']['tokens_per_second']:.0f}" for s in sizes]
-            bench.say(name, "tok/s at", sizes, ":", " ".join(rates))
-        report["failures"] = bench.failures
+    up = bench.engines(measured(bench))
+    report["failures"] = bench.failures
+    for name, engine in up.items():
+        if name == "chain":
+            continue
+        for size in sizes:
+            report["table"][f"{name}/{size}"] = decode_seconds(engine, pool[:size], 128, "batch", 3)
+        rates = [f"{report['table'][f'{name}/{s}']['tokens_per_second']:.0f}" for s in sizes]
+        bench.say(name, "tok/s at", sizes, ":", " ".join(rates))
     return report
 
 
@@ -502,6 +533,7 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
                 model_path=str(bench.configs / f"{model}-target"),
                 load_format="dummy",
                 context_length=4096,
+                max_total_tokens=16000,
                 max_running_requests=max(sizes),
                 cuda_graph_max_bs_decode=max(sizes),
                 cuda_graph_bs_decode=sizes,
@@ -517,13 +549,14 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
                 env["DDTREE_PROBE"] = f"stages:{files[name]}"
                 env["SGLANG_SIMULATE_ACC_LEN"] = str(accept[name])
             wanted[name] = (args, env)
-        with bench.engines(wanted, timeout=400) as up:
-            for name, engine in up.items():
-                for size in plan[name]:
-                    row = decode_seconds(engine, ids[:size], 160, "batch", 2)
-                    report["table"][f"{name}/batch{size}"] = row
-                    bench.say(f"{model} {name} batch {size}: {row['milliseconds_per_round']:.3f} ms/round")
-            report["failures"].update(bench.failures)
+        up = bench.engines(wanted, timeout=400)
+        report["failures"].update(bench.failures)
+        for name, engine in up.items():
+            for size in plan[name]:
+                row = decode_seconds(engine, ids[:size], 160, "batch", 2)
+                report["table"][f"{name}/batch{size}"] = row
+                bench.say(f"{model} {name} batch {size}: {row['milliseconds_per_round']:.3f} ms/round")
+        bench.close()
         for name, path in files.items():
             if path.exists():
                 for size, row in stage_medians(path).items():
@@ -541,16 +574,15 @@ def real_dense(bench: Bench) -> dict[str, Any]:
 
 
 def real_hybrid(bench: Bench) -> dict[str, Any]:
-    return real(bench, "qwen3.6-27b", PAPER_ACCEPTANCE, parallel=2)
+    return real(bench, "qwen3.6-27b", PAPER_ACCEPTANCE, parallel=1)
 
 
 SECTIONS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "lossless": lossless,
-    "agreement": agreement,
+    "acceptance": acceptance,
     "builder": builder,
+    "round": round_stages,
     "speed": speed,
-    "stages": stages,
-    "no_sync": no_sync,
     "crossover": crossover,
     "real_dense": real_dense,
     "real_hybrid": real_hybrid,
@@ -578,6 +610,7 @@ def main() -> int:
         result["date"] = time.strftime("%Y-%m-%d")
         (args.out / f"{name}-{args.pair}.json").write_text(json.dumps(result, indent=1))
         bench.say(f"=== section {name} ({args.pair}): {result['section_seconds']} s")
+    bench.close()
     return code
 
 
