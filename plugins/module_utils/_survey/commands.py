@@ -80,7 +80,8 @@ def describe(argv: t.Sequence[str]) -> tuple[str, dict[str, str]]:
         return "", {}
     if len(argv) == 1 or " " in argv[0]:
         # A process that set its own title ("sglang::scheduler_TP0"): all in one string.
-        return redact(argv[0].split("\0")[0].strip())[:120], {}
+        # What follows a colon there counts things ("sshd: ... 0 of 10-100 startups") and is never twice the same.
+        return redact(argv[0].split(": ")[0].strip())[:120], {}
     words = list(argv)
     program = words.pop(0).rsplit("/", 1)[-1]
     said = [program]

@@ -163,7 +163,10 @@ _MUTUAL = frozenset(("same_machine", "host_and_guest", "user_space_differs"))
 
 
 def all_findings(hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return the findings of all hosts with the host's name, worst first; what two hosts say of each other is told once."""
+    """Return the findings of all hosts with the host's name: wrong machines first of all, then by severity.
+
+    What two hosts say of each other is told once.
+    """
     found: list[dict[str, t.Any]] = []
     told: set[tuple[str, frozenset[str]]] = set()
     for name, host in hosts.items():
@@ -174,4 +177,6 @@ def all_findings(hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str,
                     continue
                 told.add(mark)
             found.append({"host": name, **item})
-    return sorted(found, key=lambda item: preflight.SEVERITIES.index(item["severity"]))
+    return sorted(
+        found, key=lambda item: (preflight.SEVERITIES.index(item["severity"]), item["code"] != "wrong_machine")
+    )

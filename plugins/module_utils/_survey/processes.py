@@ -40,6 +40,7 @@ def collect_processes(
 ) -> list[dict[str, t.Any]]:
     """Return the processes that the patterns match, at most 200, without this survey's own."""
     names = users(source.read("/etc/passwd", 1 << 20))
+    own = own_cgroup(source)
     found: list[dict[str, t.Any]] = []
     for pid in pids(source):
         if source.late():
@@ -54,23 +55,33 @@ def collect_processes(
         if len(found) >= _MOST:
             source.warn("processes", f"more than {_MOST} processes match; the others are left out")
             break
-        process = describe_process(source, pid, argv, kind, names)
+        process = describe_process(source, pid, argv, kind, names, own)
         if process is not None:
             found.append(process)
     return found
 
 
+def own_cgroup(source: Source) -> str:
+    """Return the control group of this system itself: where PID 1 is. In a container that is the container's."""
+    path = cgroup_path(source.read("/proc/1/cgroup", 8192)) or ""
+    return re.sub(r"/init\.scope$", "", path).rstrip("/")
+
+
 def describe_process(
-    source: Source, pid: int, argv: list[str], kind: str, names: t.Mapping[int, str]
+    source: Source, pid: int, argv: list[str], kind: str, names: t.Mapping[int, str], own: str = ""
 ) -> dict[str, t.Any] | None:
-    """Return what is to say about one process, or None when it ended meanwhile."""
+    """Return what is to say about one process, or None when it ended meanwhile.
+
+    Args:
+        own: this system's own control group, so that only what lies below it can be a guest.
+    """
     status = source.read(f"/proc/{pid}/status", 8192)
     if status is None:
         return None
     fields = dict(re.findall(r"(?m)^(\w+):[ \t]*(.*)$", status))
     uid = number((fields.get("Uid") or "").split("\t")[0])
     cgroup = cgroup_path(source.read(f"/proc/{pid}/cgroup", 8192))
-    guest = guest_of(cgroup)
+    guest = guest_of(cgroup[len(own) :] if cgroup and cgroup.startswith(own) else cgroup)
     executable = source.link(f"/proc/{pid}/exe")
     home = f"/proc/{pid}/root" if guest and source.live else ""
     command, options = describe(argv)

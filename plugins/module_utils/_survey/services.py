@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.redact import redact
+
 from .commands import kind_of
 from .source import Source, number
 
@@ -109,11 +111,14 @@ def collect_services(
 def describe_service(name: str, kind: str, file: t.Mapping[str, t.Any], state: t.Mapping[str, str]) -> dict[str, t.Any]:
     """Return what is to say about one service; what systemd did not tell is None."""
     memory = number(state.get("MemoryCurrent"))
+    described = state.get("Description") or file.get("description") or ""
+    # The description of a transient unit is its whole command line.
+    description = None if state.get("UnitFileState") == "transient" else redact(described)[:200] or None
     pid = number(state.get("MainPID"))
     return {
         "unit": name,
         "kind": kind,
-        "description": state.get("Description") or file.get("description"),
+        "description": description,
         "load": state.get("LoadState"),
         "active": state.get("ActiveState"),
         "sub": state.get("SubState"),

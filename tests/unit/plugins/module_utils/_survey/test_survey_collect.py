@@ -55,6 +55,7 @@ TCP = (
         (["sglang::scheduler_TP0"], "sglang::scheduler_TP0", {}),
         (["vllm", "serve", "m", "--port", "--api-key", "x"], "vllm serve", {}),
         (["ollama"], "ollama", {}),
+        (["sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups"], "sshd", {}),
         ([], "", {}),
     ],
 )
@@ -114,6 +115,22 @@ def test_processes_of_interest_with_ports_and_environment(tmp_path):
         (22, "0.0.0.0", 101, "ssh.service"),
         (30000, "127.0.0.1", 100, "sglang.service"),
     ]
+
+
+def test_in_a_container_its_own_processes_are_no_guests(tmp_path):
+    own = "/libpod_parent/libpod-0123456789abcdef"
+    planted = plant(
+        tmp_path,
+        {
+            "/etc/passwd": "root:x:0:0::/:/bin/sh\n",
+            **process(1, ["/sbin/init"], own + "/init.scope"),
+            **process(10, ["python", "train.py"], own + "/system.slice/t.service"),
+            **process(11, ["python", "train.py"], own + "/lxc/129/ns/t.service"),
+        },
+    )
+    mine, guests = processes.collect_processes(planted, COMPILED, 0)
+    assert (mine["guest"], mine["user"], mine["unit"]) == (None, "root", "t.service")
+    assert guests["guest"] == {"kind": "lxc", "id": "129"}
 
 
 def test_a_port_without_a_visible_holder_is_still_a_port(tmp_path):
@@ -188,6 +205,21 @@ def test_services_from_files_processes_and_failures(tmp_path):
     assert (found[2]["main_pid"], found[2]["memory_mib"], found[2]["stale"]) == (100, 2, False)
     assert timers == {"apt-daily-upgrade.timer"}
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"Description": "/usr/bin/x --token abc", "UnitFileState": "transient"}, None),
+        ({"Description": "SGLang for Qwen", "UnitFileState": "enabled"}, "SGLang for Qwen"),
+        ({"Description": "x --api-key sk-0123456789abcdef0123"}, "x --api-key ********"),
+        ({}, "of the file"),
+    ],
+)
+def test_a_description_that_is_a_command_line_is_left_out(state, told):
+    assert (
+        services.describe_service("x.service", "sglang", {"description": "of the file"}, state)["description"] == told
+    )
 
 
 def test_environments_and_their_versions(tmp_path):
