@@ -10,6 +10,10 @@ resolution (``--dry-run --report``) for another Python and platform than the one
     tools/resolve_lock.py --name transformers-cp311 --python 3.11 --also-index torch
     tools/resolve_lock.py --name sglang-0.5.17-cu130-cp312 --input sglang-0.5.17-cu130.in --python 3.12 --cuda 13.0
 
+A package that has no wheel for a Python, and that the engine can do without, is left out by name:
+
+    tools/resolve_lock.py --name sglang-0.5.17-cu130-cp313 --python 3.13 --cuda 13.0 --without outlines-core==0.1.26
+
 Input: ``roles/engine/files/locks/<input>.in``, ordinary requirement lines. Output: ``<name>.txt`` beside it.
 """
 
@@ -22,6 +26,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +59,8 @@ def pip_report(
         command += ["--abi", f"cp{compact}", "--abi", "abi3", "--abi", "none"]
         for tag in platform_tags(options.machine, options.glibc):
             command += ["--platform", tag]
+        for absent in options.without:
+            command += ["--find-links", str(stand_in(Path(scratch), absent))]
         environment = dict(os.environ)
         if index_only:
             # What the plain index has, without the find-links and extra indexes of this machine's pip settings.
@@ -61,7 +68,21 @@ def pip_report(
             environment["PIP_CONFIG_FILE"] = os.devnull
             command.append("--no-deps")
         subprocess.run([*command, *requirements], check=True, env=environment)
-        return json.loads(report.read_text(encoding="utf-8"))["install"]
+        items = json.loads(report.read_text(encoding="utf-8"))["install"]
+    left_out = {requirement.split("==")[0] for requirement in options.without}
+    return [item for item in items if pin(item)[0] not in left_out]
+
+
+def stand_in(directory: Path, requirement: str) -> Path:
+    """An empty wheel that satisfies pip's resolution for ``name==version``; never installed, since it is left out."""
+    name, version = requirement.replace("-", "_").split("==")
+    path = directory / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
 
 
 def pin(item: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -95,6 +116,7 @@ def render(options: argparse.Namespace, items: list[dict[str, Any]], extra: list
         glibc=options.glibc,
         cuda=options.cuda,
     )
+    header += "".join(f"# left out, no wheel for this Python: {requirement}\n" for requirement in options.without)
     return header + "\n".join(lines) + "\n"
 
 
@@ -108,6 +130,9 @@ def main() -> None:
     parser.add_argument("--cuda", default="none", help="CUDA of the wheels, as 13.0")
     parser.add_argument(
         "--also-index", action="append", default=[], metavar="PACKAGE", help="add the hash of the index's own build too"
+    )
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="PACKAGE==VERSION", help="leave this out of the lock"
     )
     options = parser.parse_args()
     options.input = options.input or re.sub(r"-cp\d+$", "", options.name) + ".in"
