@@ -17,7 +17,7 @@ description:
     journal, nothing read, no compiler at work).
   - On failure it returns the cause as a diagnosis code, the tail of the journal, and the stage that was reached.
 author:
-  - inferlab.dflash contributors (@inferlab)
+  - inferlab.dflash contributors
 options:
   unit:
     description: Name of the systemd unit.
@@ -61,6 +61,10 @@ options:
     description: How many journal lines to return on failure.
     type: int
     default: 40
+  history:
+    description: File that M(inferlab.dflash.dflash_history) keeps; it tells which remedies were applied already.
+    type: path
+    default: /var/lib/dflash/history.jsonl
 attributes:
   check_mode:
     support: none
@@ -94,6 +98,12 @@ stage:
   returned: always
   type: str
   sample: graph capture
+progress:
+  description: The stages of the start and the seconds after which each began.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{stage: weights, seconds: 4.0}]
 verdict:
   description: Why waiting ended.
   returned: always
@@ -108,7 +118,10 @@ acceptance_length:
   returned: always
   type: float
 diagnosis:
-  description: Code, cause, evidence, remedy and what not to do; the code is null on success.
+  description:
+    - On success only C(code), which is null. Otherwise C(code), C(cause), C(meaning), C(evidence) (lines that prove it), C(remedy),
+      C(must_not), C(secondary_codes), C(parsed) (values by name), C(summary) (one line), C(block) (lines to show), and from the history
+      C(tried), C(falsified) and C(next_likely).
   returned: always
   type: dict
 journal_tail:
@@ -119,24 +132,12 @@ journal_tail:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import probe, readiness
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import examine, history, probe, readiness
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.collect import collect
 from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.evidence import Host
 from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.redact import redact_lines
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.secret import read_key
 from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.wait import wait
-
-
-def read_key(module):
-    """The API key of the file named, or None where none is named."""
-    path = module.params["api_key_file"]
-    if path is None:
-        return None
-    try:
-        with open(path, encoding="utf-8") as stream:
-            key = stream.read().strip()
-    except OSError as exc:
-        module.fail_json(msg=f"api_key_file {path}: {exc.strerror}")
-    module.no_log_values.add(key)
-    return key
 
 
 def settings_of(params):
@@ -163,6 +164,7 @@ def argument_spec():
         "algorithm": {"type": "str", "choices": ["none", "dflash", "ddtree"], "default": "none"},
         "min_acceptance_length": {"type": "float", "default": 1.05},
         "lines": {"type": "int", "default": 40},
+        "history": {"type": "path", "default": "/var/lib/dflash/history.jsonl"},
     }
 
 
@@ -184,14 +186,17 @@ def main():
         "stage": state.stage,
         "generation": state.generations[-1] if state.generations else None,
         "acceptance_length": state.acceptance_length,
+        "progress": state.progress,
         "diagnosis": {"code": None},
     }
     if verdict == "ready":
         module.exit_json(**result)
-    result["diagnosis"] = {"code": "unknown", "cause": verdict}
+    channels = collect(host, api_key=key)
+    records = history.read(params["history"])
+    result["diagnosis"] = examine.of_wait(channels, state, verdict, sentence, host.unit, records)
     result["journal_tail"] = redact_lines(host.journal_tail(params["lines"]), [key] if key else ())
     stage = f"stage: {state.stage}, after {state.elapsed:.0f} s"
-    module.fail_json(msg=f"{host.unit} is not ready: {sentence} ({stage})", **result)
+    module.fail_json(msg=f"{host.unit} is not ready: {sentence} ({stage}). {result['diagnosis']['summary']}", **result)
 
 
 if __name__ == "__main__":

@@ -91,15 +91,96 @@ class Host:
                 compilers.append(comm)
         return {"read_bytes": read_bytes, "compilers": sorted(set(compilers))}
 
+    def journal(self, lines: int, restarts: int = 0) -> tuple[str | None, float | None]:
+        """The unit's journal and the time (s since the epoch) of its last line.
+
+        After automatic restarts the first failing run is included, however long ago it was: it holds the cause.
+        """
+        parts = []
+        since: list[str] = []
+        if restarts > 0:
+            first = self._first_restart()
+            if first is not None:
+                rc, out, _err = self._run(
+                    self._journalctl(f"--until=@{first:.6f}", f"--lines={lines // 4}"), 15.0, _JOURNAL_LIMIT
+                )
+                parts = [out] if rc == 0 else []
+                since = [f"--since=@{first:.6f}"] if parts else []
+        rc, out, _err = self._run(self._journalctl(f"--lines={lines}", *since), 30.0, _JOURNAL_LIMIT)
+        if rc != 0:
+            return None, None
+        parts.append(out)
+        text = "".join(
+            line for part in parts for line in part.splitlines(keepends=True) if not line.startswith("-- No entries")
+        )
+        rc, out, _err = self._run(self._journalctl("--lines=1", output="json"), 15.0, 1 << 20)
+        stamp = re.search(r'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"', out) if rc == 0 else None
+        return text, int(stamp.group(1)) / 1e6 if stamp else None
+
+    def _first_restart(self) -> float | None:
+        """When systemd restarted the unit for the first time in the present series."""
+        words = "--grep=Scheduled restart job, restart counter is at 1\\.$"
+        rc, out, _err = self._run(self._journalctl(words, "--lines=1", output="json"), 20.0, 1 << 20)
+        found = re.search(r'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"', out) if rc == 0 else None
+        return int(found.group(1)) / 1e6 if found else None
+
+    def arguments(self, unit: dict[str, str] | None) -> str:
+        """The command line of the running main process, else that of ExecStart."""
+        pid = (unit or {}).get("MainPID", "0")
+        if pid not in ("", "0"):
+            words = [word for word in self._read(f"{pid}/cmdline").split("\0") if word]
+            if words:
+                return " ".join(words) + "\n"
+        found = re.search(r"argv\[\]=(.*?) ; ignore_errors", (unit or {}).get("ExecStart", ""))
+        return f"{found.group(1)}\n" if found else ""
+
+    def virtualization(self) -> str:
+        """systemd-detect-virt's word; "none" on bare metal."""
+        _rc, out, _err = self._run(["systemd-detect-virt"], 5.0, 4096)
+        return out
+
+    def kernel_log(self) -> dict[str, str]:
+        """This boot's kernel log. An empty one inside a container was not collected: it belongs to the host."""
+        rc, out, _err = self._run(
+            ["journalctl", "--no-pager", "--quiet", "--dmesg", "--output=short-iso", "--lines=20000"],
+            20.0,
+            _JOURNAL_LIMIT,
+        )
+        if rc != 0 or not out.strip():
+            rc, out, _err = self._run(["dmesg"], 10.0, _JOURNAL_LIMIT)
+        if rc != 0 or not out.strip():
+            return {}
+        return {"kernel_log": out}
+
+    def nvidia_smi(self) -> dict[str, object]:
+        """nvidia-smi's own view, with a limit: it hangs on some broken GPUs."""
+        rc, out, err = self._run(["nvidia-smi"], 20.0, 1 << 16)
+        if rc is None and not err.endswith(" s"):
+            return {"nvidia_smi": None}
+        result: dict[str, object] = {"nvidia_smi": out + err, "nvidia_smi_rc": -1 if rc is None else rc}
+        if rc == 0:
+            fields = "index,name,driver_version,compute_cap,memory.total,memory.used"
+            rc, out, _err = self._run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv"], 20.0, 1 << 16)
+            if rc == 0:
+                result["nvidia_smi_query_csv"] = out
+        return result
+
+    def coredumps(self) -> str:
+        """The last core dumps that systemd-coredump kept for the unit."""
+        rc, out, _err = self._run(
+            ["coredumpctl", "--no-pager", "--no-legend", "-n5", "list", f"COREDUMP_UNIT={self.unit}"], 10.0, 1 << 16
+        )
+        return out if rc == 0 else ""
+
     def _invocation_filter(self) -> list[str]:
         invocation = (self.show() or {}).get("InvocationID")
         return [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"] if invocation else []
 
-    def _journalctl(self, *options: str) -> list[str]:
+    def _journalctl(self, *options: str, output: str = "short-iso") -> list[str]:
         # Matching an invocation is in itself a filter on the unit; --unit beside it would be joined by "or".
         selects_invocation = any(option.startswith("_SYSTEMD_INVOCATION_ID=") for option in options)
         unit = [] if selects_invocation else [f"--unit={self.unit}"]
-        return ["journalctl", "--no-pager", "--quiet", "--output=short-iso", *unit, *options]
+        return ["journalctl", "--no-pager", "--quiet", "--all", f"--output={output}", *unit, *options]
 
     def _pids(self, unit: dict[str, str] | None) -> Iterable[int]:
         group = (unit or {}).get("ControlGroup") or ""

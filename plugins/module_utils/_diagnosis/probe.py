@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -20,6 +21,8 @@ PROMPTS = (
     "Once upon a time there was",
 )
 _ANSWER_LIMIT = 1 << 20
+_ROUNDS, _TOKENS, _GAUGE = "ddtree_verify_rounds_total", "ddtree_accepted_tokens_total", "sglang:spec_accept_length"
+_METRIC = re.compile(rf"^({_ROUNDS}|{_TOKENS}|{_GAUGE})(?:\{{[^}}]*\}})? (\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*$")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,26 @@ class Client:
         """Ask for a greedy completion of I(max_tokens) tokens."""
         payload = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
         return self.request("/v1/completions", payload, timeout)
+
+    def speculation(self) -> dict[str, float]:
+        """Counters and gauges of /metrics that tell of speculation, summed over their labels; empty without metrics."""
+        totals: dict[str, float] = {}
+        for line in self.request("/metrics").body.splitlines():
+            found = _METRIC.match(line)
+            if found:
+                name = found.group(1)
+                totals[name] = totals.get(name, 0.0) + float(found.group(2))
+        return totals
+
+
+def acceptance(before: dict[str, float], after: dict[str, float]) -> float | None:
+    """Tokens per verify round between two readings of the metrics; None where no round was counted."""
+    rounds = after.get(_ROUNDS, 0.0) - before.get(_ROUNDS, 0.0)
+    tokens = after.get(_TOKENS, 0.0) - before.get(_TOKENS, 0.0)
+    if rounds > 0:
+        return tokens / rounds
+    # SGLang's own gauge, which the chain algorithm keeps: a mean over its last interval.
+    return after.get(_GAUGE) or None
 
 
 def generation(answer: Answer) -> dict[str, Any]:

@@ -70,6 +70,7 @@ STAGES: tuple[tuple[str, re.Pattern], ...] = tuple(
 _NOT_PROGRESS = re.compile(
     r"(?:GET|POST|HEAD) /\S* HTTP|waiting for|heartbeat|not ready|No available shared memory broadcast block", re.I
 )
+_ACCEPT = re.compile(r"(?<!block )accept len: (\d+(?:\.\d+)?)")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _PERCENT = re.compile(r"(\d{1,3})\s?%|\b(\d+)/(\d+)\b")
 _SEEN_LIMIT = 4096
@@ -106,13 +107,16 @@ class State:
     last_error: str = ""
     read_bytes: int = 0
     seen: set[str] = field(default_factory=set)
+    logged_lengths: list[float] = field(default_factory=list)
+    progress: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def acceptance_length(self) -> float | None:
-        """Mean acceptance length (tokens per verify round) over the generations that told it."""
+        """Mean tokens per verify round over the generations that told it, else over the log's lines."""
         told = [
             g["acceptance_length"] for g in self.generations if isinstance(g.get("acceptance_length"), (int, float))
         ]
+        told = told or (self.logged_lengths if self.generations else [])
         return sum(told) / len(told) if told else None
 
     @property
@@ -158,7 +162,10 @@ def _note_unit(state: State, unit: dict[str, str]) -> None:
         state.baseline_restarts = 0
     grown = restarts - state.baseline_restarts
     if grown > state.restarts:
+        # A new process: what the dead one answered, read or logged counts no more.
         state.generations.clear()
+        state.logged_lengths.clear()
+        state.read_bytes = 0
     state.restarts = grown
     state.was_up = state.was_up or unit.get("ActiveState") in ("active", "activating", "reloading")
 
@@ -168,9 +175,11 @@ def _progressed(state: State, seen: dict[str, Any]) -> bool:
     for line in seen.get("lines") or ():
         for name, pattern in STAGES:
             if pattern.search(line):
-                state.stage = name
                 share = _PERCENT.search(line)
-                state.detail = share.group(0) if share else ""
+                _enter(state, name, share.group(0) if share else "", seen["now"])
+        accepted = _ACCEPT.search(line)
+        if accepted:
+            state.logged_lengths.append(float(accepted.group(1)))
         if _NOT_PROGRESS.search(line):
             continue
         share = _PERCENT.search(line)
@@ -185,9 +194,15 @@ def _progressed(state: State, seen: dict[str, Any]) -> bool:
         state.read_bytes = activity["read_bytes"]
         moved = True
     if activity.get("compilers"):
-        state.stage, state.detail = "compilation", " ".join(activity["compilers"])
+        _enter(state, "compilation", " ".join(activity["compilers"]), seen["now"])
         moved = True
     return moved
+
+
+def _enter(state: State, stage: str, detail: str, now: float) -> None:
+    if stage != state.stage:
+        state.progress.append({"stage": stage, "seconds": round(now - state.started, 1)})
+    state.stage, state.detail = stage, detail
 
 
 def wants_generation(seen: dict[str, Any]) -> bool:

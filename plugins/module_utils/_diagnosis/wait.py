@@ -65,8 +65,15 @@ def _generation(
 ) -> dict[str, Any]:
     left = settings.timeout - (clock() - state.started)
     name = model or client.model() or "default"
-    count = len(state.generations)
+    speculative = settings.min_acceptance_length > 0
     # One token proves that it serves; acceptance needs a few dozen to say anything.
-    tokens = 1 if settings.requests <= 1 else 32
-    answer = client.generate(name, probe.PROMPTS[count % len(probe.PROMPTS)], tokens, timeout=max(1.0, min(60.0, left)))
-    return probe.generation(answer)
+    tokens = 32 if speculative and state.generations else 1
+    prompt = probe.PROMPTS[len(state.generations) % len(probe.PROMPTS)]
+    before = client.speculation() if speculative else {}
+    result = probe.generation(client.generate(name, prompt, tokens, timeout=max(1.0, min(60.0, left))))
+    if speculative and tokens == 1:
+        # The only token of this answer came from the prompt's own pass.
+        result["acceptance_length"] = None
+    elif speculative and result["ok"] and result["acceptance_length"] is None:
+        result["acceptance_length"] = probe.acceptance(before, client.speculation())
+    return result

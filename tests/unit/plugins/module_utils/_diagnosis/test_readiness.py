@@ -130,6 +130,23 @@ def test_stage_is_the_last_one_seen():
     assert state.stage == "graph capture"
 
 
+def test_progress_names_the_stages_and_when_they_began():
+    state = readiness.begin(0)
+    for now, line in (
+        (1, "Load weight begin."),
+        (2, "Loading safetensors checkpoint shards: 5%"),
+        (9, "Capture cuda graph begin."),
+    ):
+        readiness.step(state, observed(now, lines=[line]))
+    assert state.progress == [{"stage": "weights", "seconds": 1}, {"stage": "graph capture", "seconds": 9}]
+
+
+def test_acceptance_comes_from_the_log_where_no_answer_tells_it():
+    line = "Decode batch, #running-req: 1, accept len: 1.00, accept rate: 0.00, block accept len: 9.00"
+    settings = readiness.Settings(requests=1, min_acceptance_length=1.05)
+    assert verdict_after(observed(1, lines=[line], generation=good(None)), settings=settings) == "collapsed"
+
+
 class FakeHost:
     unit = "x.service"
 
@@ -149,6 +166,7 @@ class FakeHost:
 class FakeClient:
     def __init__(self, health, completion):
         self._health, self._completion = iter(health), iter(completion)
+        self.asked, self.metrics = [], iter(())
 
     def request(self, path):
         return probe.Answer(next(self._health))
@@ -157,7 +175,11 @@ class FakeClient:
         return "m"
 
     def generate(self, model, prompt, max_tokens, timeout):
+        self.asked.append(max_tokens)
         return next(self._completion)
+
+    def speculation(self):
+        return next(self.metrics)
 
 
 def test_wait_goes_on_until_a_generation_works():
@@ -175,6 +197,45 @@ def test_wait_goes_on_until_a_generation_works():
     )
     assert verdict == "ready"
     assert (state.failed_generations, len(state.generations)) == (1, 1)
+
+
+def test_wait_reads_acceptance_from_the_difference_of_the_metrics():
+    answer = probe.Answer(200, '{"choices": [{"text": "x"}], "usage": {"completion_tokens": 32}}')
+    client = FakeClient([200] * 3, [answer] * 3)
+    rounds, tokens = "ddtree_verify_rounds_total", "ddtree_accepted_tokens_total"
+    client.metrics = iter(
+        [
+            {},
+            {rounds: 5.0, tokens: 6.0},
+            {rounds: 15.0, tokens: 36.0},
+            {rounds: 15.0, tokens: 36.0},
+            {rounds: 25.0, tokens: 56.0},
+        ]
+    )
+    settings = readiness.Settings(requests=3, min_acceptance_length=1.05)
+    clock = iter(range(100))
+    state, verdict, _sentence = wait(
+        FakeHost([UP] * 3), client, settings, clock=lambda: next(clock), sleep=lambda s: None
+    )
+    assert (verdict, client.asked, state.acceptance_length) == ("ready", [1, 32, 32], 2.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('ddtree_verify_rounds_total 4.0\nddtree_accepted_tokens_total{a="b"} 6\n', 1.5),
+        (
+            'ddtree_verify_rounds_total{tp_rank="0"} 2\nddtree_verify_rounds_total{tp_rank="1"} 2\nddtree_accepted_tokens_total 8e0\n',
+            2.0,
+        ),
+        ('# HELP x\nsglang:spec_accept_length{engine_type="unified",model_name="m"} 2.63\n', 2.63),
+        ("other_total 4\n", None),
+    ],
+)
+def test_metrics(text, expected, monkeypatch):
+    client = probe.Client("http://127.0.0.1:1")
+    monkeypatch.setattr(client, "request", lambda path: probe.Answer(200, text))
+    assert probe.acceptance({}, client.speculation()) == expected
 
 
 @pytest.mark.parametrize(
