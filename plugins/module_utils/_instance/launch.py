@@ -12,6 +12,8 @@ import typing as t
 
 ALGORITHMS = ("ddtree", "dflash", "none")
 BACKENDS = ("sglang", "transformers")
+# The link through which an instance runs from its release.
+RELEASE_LINK = "/var/lib/dflash/instances/{name}/release"
 # Nodes of the draft tree without the root, where the instance names none.
 DEFAULT_BUDGET = 16
 # The linear chain needs block_size rows; used for the budget check when the drafter's block size is not known yet.
@@ -22,9 +24,9 @@ class LaunchError(ValueError):
     """An instance that cannot be started as described; the text names the value, the reason and the way out."""
 
 
-def python_path(name: str, root: str = "/var/lib/dflash/instances") -> str:
+def python_path(name: str) -> str:
     """Interpreter of the release that instance ``name`` runs from (through its own link)."""
-    return f"{root}/{name}/release/venv/bin/python"
+    return RELEASE_LINK.format(name=name) + "/venv/bin/python"
 
 
 def served_name(instance: t.Mapping[str, t.Any]) -> str:
@@ -142,6 +144,8 @@ def environment(instance: t.Mapping[str, t.Any]) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "HF_HUB_OFFLINE": "1",
         "LD_LIBRARY_PATH": "",
+        # ninja comes with the release, nvcc with the toolkit; role engine checks the tools on exactly this path.
+        "PATH": f"{RELEASE_LINK.format(name=instance['name'])}/venv/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
