@@ -9,8 +9,6 @@ import os
 import re
 import typing as t
 
-from ansible_collections.inferlab.dflash.plugins.module_utils._models import pair
-
 from .source import Source
 
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
@@ -37,6 +35,9 @@ def describe_models(source: Source, paths: t.Sequence[str]) -> list[dict[str, t.
 
 def pair_with(drafter: str, target: str, configs: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
     """Return {target, ok, problems} by the configurations alone; tokenizers and weights are drafter_info's business."""
+    # Only hosts with a drafter pay for this import: a module's code is compiled anew on every call.
+    from ansible_collections.inferlab.dflash.plugins.module_utils._models import pair
+
     checkpoints = [
         {
             "path": path,
@@ -66,7 +67,8 @@ def describe_model(source: Source, path: str, config: t.Mapping[str, t.Any]) -> 
             size += state.st_size
             shards += name.endswith(_WEIGHTS)
     missing = missing_shards(source, path)
-    inner = pair.text_config(config)
+    nested = config.get("text_config")
+    inner = {**config, **nested} if isinstance(nested, dict) else config
     quantization = inner.get("quantization_config")
     architectures = config.get("architectures")
     return {

@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.redact import redact
-
 #: Kind to patterns over a whole command line, unit name or unit description; the first kind that matches is it.
 PATTERNS: dict[str, list[str]] = {
     "ddtree": [r"\bddtree\b", r"\bdflash-[\w.@-]+\.service"],
@@ -40,6 +38,26 @@ _TOLD = re.compile(
     r"dtype|device|nproc[-_]per[-_]node|config"
 )
 _PYTHON = re.compile(r"^(?:python[\d.]*|pypy[\d.]*)$")
+
+
+_SECRET_NAME = r"[\w-]*(?:key|token|secret|passw(?:or)?d|passphrase)"
+_SECRETS = (
+    (re.compile(r"(://)[^/\s@]+@"), r"\1"),
+    (re.compile(rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)[^\s'\",;]+"), r"\1********"),
+    (re.compile(rf"(?i)(--{_SECRET_NAME}\s+)[^\s'\",;]+"), r"\1********"),
+    (re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_)[A-Za-z0-9_-]{16,}"), "********"),
+)
+
+
+def masked(text: str) -> str:
+    """Return text without what looks like a credential.
+
+    A second line of defence: command lines are told by a list of harmless options. The diagnosis' own, thorough redaction is
+    not used here, because its package costs more to import than all the rest of a survey.
+    """
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def compile_patterns(patterns: t.Mapping[str, t.Sequence[str]]) -> list[tuple[str, t.Pattern[str]]]:
@@ -81,7 +99,7 @@ def describe(argv: t.Sequence[str]) -> tuple[str, dict[str, str]]:
     if len(argv) == 1 or " " in argv[0]:
         # A process that set its own title ("sglang::scheduler_TP0"): all in one string.
         # What follows a colon there counts things ("sshd: ... 0 of 10-100 startups") and is never twice the same.
-        return redact(argv[0].split(": ")[0].strip())[:120], {}
+        return masked(argv[0].split(": ")[0].strip())[:120], {}
     words = list(argv)
     program = words.pop(0).rsplit("/", 1)[-1]
     said = [program]
@@ -104,7 +122,7 @@ def describe(argv: t.Sequence[str]) -> tuple[str, dict[str, str]]:
     script = next((word for word in words if word.endswith(".py")), None)
     if script and not any(part.endswith(".py") for part in said):
         said.append(script)
-    return redact(" ".join(said))[:200], told_options(words)
+    return masked(" ".join(said))[:200], told_options(words)
 
 
 def told_options(words: t.Sequence[str]) -> dict[str, str]:
@@ -117,5 +135,5 @@ def told_options(words: t.Sequence[str]) -> dict[str, str]:
         if _TOLD.fullmatch(name):
             following = words[index + 1] if not given and index + 1 < len(words) else value
             if following and not following.startswith("--"):
-                options[name.replace("_", "-")] = redact(following)[:200]
+                options[name.replace("_", "-")] = masked(following)[:200]
     return options

@@ -7,9 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.redact import redact
-
-from .commands import kind_of
+from .commands import kind_of, masked
 from .source import Source, number
 
 _FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
@@ -113,7 +111,7 @@ def describe_service(name: str, kind: str, file: t.Mapping[str, t.Any], state: t
     memory = number(state.get("MemoryCurrent"))
     described = state.get("Description") or file.get("description") or ""
     # The description of a transient unit is its whole command line.
-    description = None if state.get("UnitFileState") == "transient" else redact(described)[:200] or None
+    description = None if state.get("UnitFileState") == "transient" else masked(described)[:200] or None
     pid = number(state.get("MainPID"))
     return {
         "unit": name,

@@ -64,6 +64,21 @@ def test_a_command_is_told_without_its_secrets(argv, command, options):
 
 
 @pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("run --api-key abc --port 1", "run --api-key ******** --port 1"),
+        ("HF_TOKEN=abc run", "HF_TOKEN=******** run"),
+        ("https://me:pw@host/x", "https://host/x"),
+        ("model sk-0123456789abcdef0123", "model ********"),
+        ("keyboard driver", "keyboard driver"),
+        ("SGLang for Qwen", "SGLang for Qwen"),
+    ],
+)
+def test_what_looks_like_a_secret_is_masked(text, left):
+    assert commands.masked(text) == left
+
+
+@pytest.mark.parametrize(
     ("text", "kind"),
     [
         ("python -m ddtree.server --model x", "ddtree"),
