@@ -10,7 +10,7 @@ accepted. Extensions beyond OpenAI, as in other servers: `top_k`, `ignore_eos`, 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -128,27 +128,24 @@ class CompletionRequest(GenerationRequest):
 class TextPart(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    type: str
+    type: Literal["text"]
     text: str
 
-    @model_validator(mode="after")
-    def _check_type(self) -> TextPart:
-        if self.type != "text":
-            raise ValueError(f"content of type {self.type!r} is not supported, only text")
-        return self
+
+def _as_parts(content: Any) -> Any:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 class Message(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     role: str
-    content: str | list[TextPart]
+    content: Annotated[list[TextPart], BeforeValidator(_as_parts)]
     name: str | None = None
 
     def plain(self) -> dict[str, str]:
         """The message as chat templates take it."""
-        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": self.role, "content": text}
+        return {"role": self.role, "content": "".join(part.text for part in self.content)}
 
 
 class ChatRequest(GenerationRequest):

@@ -171,7 +171,7 @@ class Answers:
         self._service = service
         self._request = request
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
+        self._events: asyncio.Queue[tuple[int, Event | None]] = asyncio.Queue()  # None: the client has gone
         self._outcome = "cancelled"
         self.jobs: list[Job] = []
 
@@ -196,18 +196,15 @@ class Answers:
             ) from None
         except Stopped:
             raise ApiError(503, "the engine has stopped", code="stopped") from None
-        self._gone = asyncio.ensure_future(self._client_gone())
+        self._watch = asyncio.ensure_future(self._watch_client())
 
     async def events(self) -> AsyncIterator[tuple[int, Event]]:
         """Events of all jobs until each has ended, one has failed, or the client has gone away."""
         left = len(self.jobs)
         while left:
-            next_event = asyncio.ensure_future(self._events.get())
-            await asyncio.wait({next_event, self._gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not next_event.done():
-                next_event.cancel()
+            index, event = await self._events.get()
+            if event is None:
                 return
-            index, event = next_event.result()
             left -= event.finish_reason is not None
             if event.error:
                 self._outcome, left = "failed", 0
@@ -215,14 +212,15 @@ class Answers:
                 self._outcome = "completed"
             yield index, event
 
-    async def _client_gone(self) -> None:
+    async def _watch_client(self) -> None:
         # The body has been read, so the next message that says something is the disconnect.
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
+        self._events.put_nowait((0, None))
 
     def close(self) -> None:
         """Free the work of jobs that have not ended, and count how the request went."""
-        self._gone.cancel()
+        self._watch.cancel()
         self._service.scheduler.cancel(self.jobs)
         self._service.metrics.requests.labels(self._outcome).inc()
 

@@ -87,7 +87,7 @@ class DraftTree:
 
     def mask(self) -> torch.Tensor:
         """Which rows see which: see `ancestor_mask`."""
-        return ancestor_mask(self.parents)
+        return ancestor_mask(self.parents, self.max_depth)
 
     def positions(self, prefix_lengths: torch.Tensor) -> torch.Tensor:
         """Positions of the rows in the text, int64 `[b, N]`: committed length of the request plus depth."""
@@ -143,61 +143,69 @@ def build_tree(root: torch.Tensor, log_probs: torch.Tensor, token_ids: torch.Ten
     """Algorithm 1 for `b` requests at once, without a heap and without reading any value on the host.
 
     `root` int64 `[b]`: last committed token of each request. `log_probs` float32 and `token_ids` int64 `[b, D, K]`: from
-    `top_candidates`. The search needs no heap because its frontier is "the next child of each node taken so far": row
-    `i` keeps the number `c_i` of its children taken, and the score its next child would have.
+    `top_candidates`, sorted along K. The search needs no heap because its frontier is "the next child of each row taken so
+    far": every row has a cursor into the table of candidates, and the score that the child under its cursor would have.
     """
-    batch, depth_limit, width = log_probs.shape
+    batch, width = len(log_probs), log_probs.shape[2]
     device = log_probs.device
     rows = budget + 1
-    every = torch.arange(batch, device=device)
 
-    def table(fill: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
-        return torch.full((batch, rows), fill, dtype=dtype, device=device)
+    # One table row per depth. A row at the depth limit has no children and a rank past the last has no candidate: an
+    # extra row and an extra column of minus infinity stand for both, so that the loop needs no special case.
+    stride = width + 1
+    table = torch.nn.functional.pad(log_probs, (0, 1, 0, 1), value=-torch.inf).flatten(1)
+    ids = torch.nn.functional.pad(token_ids, (0, 1, 0, 1)).flatten(1)
 
-    tokens, parents, depths, ranks = table(0), table(NONE), table(0), table(0)
-    first_child, next_sibling, last_child = table(NONE), table(NONE), table(NONE)
-    valid = table(0, torch.bool)
     scores = torch.full((batch, rows), -torch.inf, device=device)
-    tokens[:, 0], valid[:, 0], scores[:, 0] = root, True, 0.0
-
-    # A row at the depth limit has no children and a rank past the last has no candidate: one row and one column of
-    # minus infinity stand for both, so that the loop needs no special case.
-    steps = torch.full((batch, depth_limit + 1, width + 1), -torch.inf, device=device)
-    steps[:, :depth_limit, :width] = log_probs
-    padded_ids = torch.zeros((batch, depth_limit + 1, width + 1), dtype=torch.int64, device=device)
-    padded_ids[:, :depth_limit, :width] = token_ids
-
-    taken = table(0)  # c_i
-    offers = torch.full((batch, rows), -torch.inf, device=device)  # score of the next child of each row
-    offers[:, 0] = steps[:, 0, 0]
+    offers = scores.clone()  # score of the next child of each row
+    cursors = torch.zeros((batch, rows), dtype=torch.int64, device=device)  # place of that child in the table
+    parents, places = cursors.clone(), cursors.clone()  # of the rows themselves
+    scores[:, 0] = 0.0
+    offers[:, 0] = table[:, 0]
 
     for row in range(1, rows):
-        parent = offers.argmax(dim=1)  # the first maximum: the lowest parent on ties
-        score = offers[every, parent]
-        real = score > -torch.inf
-        rank = taken[every, parent]
-        parent_depth = depths[every, parent]
+        own = slice(row, row + 1)
+        parent = offers.argmax(dim=1, keepdim=True)  # the first maximum: the lowest parent on ties
+        score = offers.gather(1, parent)
+        place = cursors.gather(1, parent)
+        parents[:, own], places[:, own], scores[:, own] = parent, place, score
+        # The parent moves on to its next child. Once nothing is left (minus infinity) it must stay where it is.
+        sibling = place + (score > -torch.inf)
+        cursors.scatter_(1, parent, sibling)
+        offers.scatter_(1, parent, scores.gather(1, parent) + table.gather(1, sibling))
+        # The new row begins at the best candidate of the next depth.
+        child = (place // stride + 1) * stride
+        cursors[:, own] = child
+        offers[:, own] = score + table.gather(1, child)
 
-        tokens[:, row] = torch.where(real, padded_ids[every, parent_depth, rank], 0)
-        parents[:, row] = torch.where(real, parent, NONE)
-        depths[:, row] = torch.where(real, parent_depth + 1, 0)
-        ranks[:, row] = torch.where(real, rank, 0)
-        scores[:, row] = score
-        valid[:, row] = real
+    valid = scores > -torch.inf
+    drafted = valid.clone()
+    drafted[:, 0] = False
+    parents = torch.where(drafted, parents, NONE)
+    ranks = torch.where(drafted, places % stride, 0)
+    tokens = torch.where(drafted, ids.gather(1, places), 0)
+    tokens[:, 0] = root
+    siblings = (parents[:, :, None] == parents[:, None, :]) & drafted[:, :, None] & drafted[:, None, :]
+    return DraftTree(
+        tokens=tokens,
+        parents=parents,
+        depths=torch.where(drafted, places // stride + 1, 0),
+        ranks=ranks,
+        scores=scores,
+        first_child=_row_of(drafted[:, None, :] & (parents[:, None, :] == _rows(parents)) & (ranks[:, None, :] == 0)),
+        next_sibling=_row_of(siblings & (ranks[:, None, :] == ranks[:, :, None] + 1)),
+        valid=valid,
+    )
 
-        previous = last_child[every, parent]
-        is_first = previous == NONE
-        first_child[every, parent] = torch.where(real & is_first, row, first_child[every, parent])
-        elder = previous.clamp_min(0)
-        next_sibling[every, elder] = torch.where(real & ~is_first, row, next_sibling[every, elder])
-        last_child[every, parent] = torch.where(real, row, previous)
 
-        taken[every, parent] = torch.where(real, rank + 1, rank)
-        offers[every, parent] = scores[every, parent] + steps[every, parent_depth, taken[every, parent]]
-        own_offer = score + steps[every, depths[:, row], 0]
-        offers[:, row] = torch.where(real, own_offer, -torch.inf)
+def _rows(table: torch.Tensor) -> torch.Tensor:
+    """Row numbers as `[1, N, 1]`, to compare with `[b, 1, N]`."""
+    return torch.arange(table.shape[1], device=table.device)[None, :, None]
 
-    return DraftTree(tokens, parents, depths, ranks, scores, first_child, next_sibling, valid)
+
+def _row_of(matches: torch.Tensor) -> torch.Tensor:
+    """Column of the match in each row of bool `[b, N, N]`, `NONE` where there is none."""
+    return torch.where(matches.any(dim=2), matches.int().argmax(dim=2), NONE)
 
 
 def chain_tree(root: torch.Tensor, log_probs: torch.Tensor, token_ids: torch.Tensor) -> DraftTree:
@@ -227,17 +235,19 @@ def root_tree(root: torch.Tensor) -> DraftTree:
     return chain_tree(root, empty.float(), empty)
 
 
-def ancestor_mask(parents: torch.Tensor) -> torch.Tensor:
+def ancestor_mask(parents: torch.Tensor, levels: int | None = None) -> torch.Tensor:
     """Tree attention mask, bool `[b, N, N]`: row `i` sees column `j` iff `j` is `i` itself or an ancestor of `i`.
 
-    Fillers (no parent, not row 0) see the root and themselves, so that no row of an attention is empty. Built
-    in row order: the ancestors of `i` are those of its parent, which is a lower row, and `i`.
+    Fillers (no parent, not row 0) see the root and themselves, so that no row of an attention is empty. All rows climb to
+    the root together, `levels` steps (at least the deepest depth; by default as many as there can be).
     """
     batch, rows = parents.shape
     mask = torch.eye(rows, dtype=torch.bool, device=parents.device).repeat(batch, 1, 1)
-    every = torch.arange(batch, device=parents.device)
-    for row in range(1, rows):
-        mask[:, row] |= mask[every, parents[:, row].clamp_min(0)]
+    above = parents.clamp_min(0)  # the root is taken for its own parent
+    current = above
+    for _ in range(max(rows - 1 if levels is None else levels, 1)):
+        mask.scatter_(2, current[:, :, None], True)
+        current = above.gather(1, current)
     return mask
 
 
