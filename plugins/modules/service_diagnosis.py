@@ -28,7 +28,7 @@ options:
     description: Served model name for that generation. When omitted, the first one that C(/v1/models) lists.
     type: str
   api_key_file:
-    description: File on the host that holds the server's API key. The key is sent, never logged or returned.
+    description: File on the host that holds the server's API key, if it has one. The key is sent, never logged or returned.
     type: path
   channels:
     description:
@@ -135,7 +135,7 @@ def argument_spec() -> dict:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    key = read_key(module)
+    key = read_key(module, required=False)
     host = Host(params["unit"])
     channels = collect(
         host, params["url"], params["model"], key, params["root"], budget=params["budget"], lines=params["lines"]
