@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+from ansible_collections.inferlab.dflash.plugins.module_utils._plan import options
+
+ROOT = Path(__file__).resolve().parents[5]
+OPTIONS = yaml.safe_load((ROOT / "playbooks/vars/options.yml").read_text())
+
+
+def test_a_misspelt_option_is_named_with_the_nearest_one():
+    assert options.unknown(["dflash_algoritm", "ansible_host", "dflash_port"], OPTIONS["dflash_options"]) == [
+        "dflash_algoritm is not an option of this collection; did you mean dflash_algorithm?"
+    ]
+
+
+def test_a_far_name_gets_no_guess_and_internal_names_pass():
+    assert options.unknown(["dflash_xyz"], OPTIONS["dflash_options"]) == [
+        "dflash_xyz is not an option of this collection"
+    ]
+    assert options.unknown(["dflash_plan"], OPTIONS["dflash_options"], OPTIONS["dflash_internal"]) == []
+
+
+def test_empty_values_of_forms_count_as_not_given():
+    given = {"dflash_model": "", "dflash_port": None, "dflash_budget": 0, "other": 1}
+    assert options.given_options(given, OPTIONS["dflash_options"]) == {"dflash_budget": 0}
+
+
+def test_every_variable_that_a_playbook_reads_is_an_option_or_internal():
+    known = set(OPTIONS["dflash_options"]) | set(OPTIONS["dflash_internal"])
+    read = re.compile(r"(dflash_[a-z_]+)\s*\|\s*default")
+    for file in sorted((ROOT / "playbooks").rglob("*.yml")):
+        unlisted = set(read.findall(file.read_text())) - known
+        assert not unlisted, f"{file.name} reads {sorted(unlisted)}, which playbooks/vars/options.yml does not list"
