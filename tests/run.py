@@ -138,6 +138,7 @@ def lint(totals: Totals, _options: argparse.Namespace) -> None:
         ("ansible-lint", ["ansible-lint", "--strict"], COPY),
         ("antsibull-docs", ["antsibull-docs", "lint-collection-docs", ".", "--plugin-docs", "--skip-rstcheck"], COPY),
         ("antsibull-changelog", ["antsibull-changelog", "lint"], COPY),
+        ("README tables", ["python", "tools/readme_tables.py", "--check"], ROOT),
     ):
         status, seconds = run([str(tools / argv[0]), *argv[1:]], cwd, env)
         totals.record(name, status == 0, seconds)

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the option tables of README.md from the argument specifications; --check fails when they are not current.
+
+usage: tools/readme_tables.py [--check]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def plain(text: object) -> str:
+    """Ansible markup as Markdown, on one line, safe inside a table."""
+    joined = " ".join(text) if isinstance(text, list) else str(text)
+    joined = " ".join(joined.split())
+    joined = re.sub(r"P\(([^#)]*)#\w+\)", r"`\1`", joined)
+    joined = re.sub(r"[CVOMI]\(([^)]*)\)", r"`\1`", joined)
+    return joined.replace("|", "\\|")
+
+
+def table(options: dict[str, dict]) -> str:
+    lines = ["| Option | Type | Default | Meaning |", "| --- | --- | --- | --- |"]
+    for name, option in options.items():
+        kind = option.get("type", "str") + (f" of {option['elements']}" if option.get("elements") else "")
+        if option.get("choices"):
+            kind += ": " + ", ".join(f"`{choice}`" for choice in option["choices"])
+        default = "required" if option.get("required") else ""
+        if "default" in option and option["default"] not in ("", None):
+            value = option["default"]
+            default = f"`{value if isinstance(value, str) else json.dumps(value)}`"
+        lines.append(f"| `{name}` | {kind} | {default} | {plain(option['description'])} |")
+    return "\n".join(lines)
+
+
+def blocks() -> dict[str, str]:
+    options = yaml.safe_load((ROOT / "playbooks/vars/options.yml").read_text())["dflash_options"]
+    result = {"options": table(options)}
+    roles = []
+    for specs in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):
+        main = yaml.safe_load(specs.read_text())["argument_specs"]["main"]
+        roles.append(f"| `{specs.parent.parent.name}` | {plain(main['short_description'])} | {len(main.get('options', {}))} |")
+    result["roles"] = "\n".join(["| Role | What it does | Options |", "| --- | --- | --- |", *roles])
+    modules = []
+    for module in sorted((ROOT / "plugins/modules").glob("*.py")):
+        found = re.search(r'DOCUMENTATION = r?"""(.*?)"""', module.read_text(), re.S)
+        modules.append(f"| `{module.stem}` | {plain(yaml.safe_load(found.group(1))['short_description'])} |")
+    result["modules"] = "\n".join(["| Module | What it does |", "| --- | --- |", *modules])
+    return result
+
+
+def main() -> int:
+    readme = ROOT / "README.md"
+    text = new = readme.read_text()
+    for name, block in blocks().items():
+        marker = re.compile(rf"(<!-- {name}: begin[^>]*-->\n).*?(<!-- {name}: end -->)", re.S)
+        if not marker.search(new):
+            print(f"README.md has no block {name!r}", file=sys.stderr)
+            return 2
+        new = marker.sub(lambda match, block=block: match.group(1) + "\n" + block + "\n\n" + match.group(2), new)
+    if "--check" in sys.argv[1:]:
+        if new != text:
+            print("README.md is not current: run tools/readme_tables.py", file=sys.stderr)
+            return 1
+        return 0
+    readme.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
