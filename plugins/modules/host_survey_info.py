@@ -145,6 +145,10 @@ survey:
       description: CUDA toolkits with C(path), C(version) and C(nvcc).
       type: list
       elements: dict
+    guests:
+      description: Containers and virtual machines of a Proxmox host with C(kind), C(id), C(name), C(running) and C(gpus).
+      type: list
+      elements: dict
     reboot:
       description: C(required) and C(packages).
       type: dict

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from . import artefacts, processes, services, software, system, trees
+from . import artefacts, guests, processes, services, software, system, trees
 from .commands import PATTERNS, compile_patterns
 from .source import Source
 
@@ -72,6 +72,7 @@ def collect(source: Source, options: Options = Options()) -> dict[str, t.Any]:  
         "checkouts": [checkout for checkout in checkouts if checkout],
         "models": part("models", [], artefacts.describe_models, found.models),
         "cuda_toolkits": part("cuda_toolkits", [], system.collect_toolkits),
+        "guests": part("guests", [], guests.collect_guests),
         "reboot": part("reboot", {}, system.collect_reboot),
         "upgrades": upgrades,
         "warnings": source.warnings,

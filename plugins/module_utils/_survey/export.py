@@ -14,7 +14,11 @@ def group_name(*words: t.Any) -> str:
 
 
 def inventory(hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    """Return a YAML inventory that adds groups to the one that was surveyed; it sets no variable and no address."""
+    """Return a YAML inventory that adds groups to the one that was surveyed.
+
+    It sets no variable of a surveyed host. Proxmox containers that have GPUs and were not surveyed are added as hosts, reached
+    through their host by the connection plugin community.proxmox.proxmox_pct_remote.
+    """
     groups: dict[str, set[str]] = {}
     for name, host in hosts.items():
         names = [group_name("verdict", host["state"])]
@@ -29,4 +33,21 @@ def inventory(hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
         for group in names:
             groups.setdefault(group, set()).add(name)
     children = {group: {"hosts": {name: {} for name in sorted(groups[group])}} for group in sorted(groups)}
+    found = {
+        guest["name"] or f"{name}-{guest['id']}": guest_entry(host, guest)
+        for name, host in hosts.items()
+        for guest in host.get("unseen_guests") or []
+        if guest["kind"] == "lxc"
+    }
+    if found:
+        children["dflash"] = {"children": {"proxmox_guests": {"hosts": found}}}
     return {"all": {"children": children}}
+
+
+def guest_entry(host: t.Mapping[str, t.Any], guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the variables by which a container is reached through its Proxmox host."""
+    return {
+        "ansible_connection": "community.proxmox.proxmox_pct_remote",
+        "ansible_host": host["address"],
+        "proxmox_vmid": int(guest["id"]),
+    }

@@ -42,6 +42,7 @@ def of_host(
     devices: t.Sequence[t.Mapping[str, t.Any]],
     peers: t.Mapping[str, t.Any],
     thresholds: t.Mapping[str, int],
+    unseen: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> list[Finding]:
     """Return everything worth saying about a host, worst first.
 
@@ -51,6 +52,7 @@ def of_host(
         devices: its GPUs as `fleet.occupancy_of` judged them.
         peers: gpu facts of the hosts that are the same machine or share GPUs with it.
         thresholds: the limits, as in THRESHOLDS.
+        unseen: guests with GPUs that were not surveyed.
     """
     if answer["unreachable"]:
         said = answer["problems"][0] if answer["problems"] else "no answer"
@@ -66,6 +68,12 @@ def of_host(
         found.append(finding("critical", "bad_expectation", f"{name}: {exc}", "Correct dflash_expect in the inventory"))
     found += shared_gpus(name, answer["gpu"], peers)
     found += held_gpus(name, devices)
+    for guest in unseen:
+        message = (
+            f"{name}: guest {guest['kind']} {guest['id']} ({guest['name'] or 'no name'}) has GPUs and was not surveyed"
+        )
+        remedy = "Put it into the inventory; for a container the survey's inventory.yml holds a ready entry"
+        found.append(finding("info", "guest_not_surveyed", message, remedy))
     survey = answer["survey"]
     if survey:
         for check in _CHECKS:

@@ -124,6 +124,19 @@ def _holder(process: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
+def _hostname(answer: t.Mapping[str, t.Any]) -> str:
+    return str(((answer["survey"] or {}).get("host") or {}).get("hostname") or "").lower()
+
+
+def unseen_guests(survey: t.Mapping[str, t.Any] | None, surveyed: t.Container[str]) -> list[dict[str, t.Any]]:
+    """Return the running guests that were given GPUs and that no surveyed host is."""
+    return [
+        guest
+        for guest in (survey or {}).get("guests") or []
+        if guest["gpus"] and guest["running"] and str(guest["name"] or "").lower() not in surveyed
+    ]
+
+
 def assemble(
     answers: Answers,
     thresholds: t.Mapping[str, int] | None = None,
@@ -131,6 +144,7 @@ def assemble(
 ) -> dict[str, dict[str, t.Any]]:
     """Return what the report says of each host, in the order given."""
     limits = {**findings.THRESHOLDS, **(thresholds or {})}
+    surveyed = {name.lower() for name in answers} | {_hostname(answer) for answer in answers.values()}
     others = related(answers)
     hosts = {}
     for name, answer in answers.items():
@@ -139,7 +153,8 @@ def assemble(
         known = {**peers, name: gpu}
         sharing = {other: peers[other] for other in identity.sharing(name, known)}
         devices = occupancy_of(gpu, sharing, idle_mib)
-        found = findings.of_host(name, answer, devices, peers, limits)
+        unseen = unseen_guests(answer["survey"], surveyed)
+        found = findings.of_host(name, answer, devices, peers, limits, unseen)
         verdict = preflight.verdict(found)
         hosts[name] = {
             "state": "unreachable" if answer["unreachable"] else verdict["verdict"],
@@ -151,6 +166,7 @@ def assemble(
             "gpus": devices,
             "same_machine_as": identity.aliases(name, known),
             "shares_gpus_with": sorted(sharing),
+            "unseen_guests": unseen,
             "findings": found,
             "gpu_warnings": list((gpu or {}).get("warnings") or []),
             "survey": answer["survey"],

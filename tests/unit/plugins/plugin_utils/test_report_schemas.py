@@ -71,17 +71,21 @@ def test_every_key_that_the_module_returns_is_documented(tmp_path):
             "/proc/mounts": "/dev/sda / ext4 rw 0 0\n",
             "/proc/net/tcp": "head\n 0: 0100007F:7530 00000000:0000 0A 0:0 00:0 0 0 0 4711 1\n",
             "/dev/shm/x": "",
+            "/etc/pve/lxc/129.conf": "hostname: ct129\n",
         },
     )
     answer = collect.collect(planted)
-    documented = validator("survey").schema["$defs"]["survey"]["properties"]
+    schema = validator("survey").schema
+    documented = schema["$defs"]["survey"]["properties"]
     assert set(answer) == set(documented)
     for key, value in answer.items():
         if isinstance(value, dict) and "properties" in documented[key]:
             assert set(value) <= set(documented[key]["properties"]), key
         if isinstance(value, list) and key != "warnings":
             assert value, f"nothing was planted for {key}"
-            assert set(value[0]) <= set(documented[key]["items"]["properties"]), key
+            items = documented[key]["items"]
+            items = schema["$defs"][items["$ref"].rsplit("/", 1)[1]] if "$ref" in items else items
+            assert set(value[0]) <= set(items["properties"]), key
 
 
 @pytest.mark.parametrize("instance", [{}, {"algorithm": "ddtree", "budget": 16}, {"acceptance_histogram": {"1": 3}}])

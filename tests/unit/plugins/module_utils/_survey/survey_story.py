@@ -112,6 +112,7 @@ SURVEY: dict[str, t.Any] = {
     "checkouts": [],
     "models": [],
     "cuda_toolkits": [],
+    "guests": [],
     "reboot": {"required": False, "packages": []},
     "upgrades": {"tool": "unattended-upgrades", "enabled": False, "driver_excluded": False},
     "warnings": [],

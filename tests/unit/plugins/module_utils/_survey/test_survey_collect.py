@@ -11,6 +11,7 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._survey import (
     artefacts,
     collect,
     commands,
+    guests,
     processes,
     services,
     software,
@@ -556,6 +557,25 @@ def test_toolkits_are_named_once(tmp_path):
     assert system.collect_toolkits(planted) == [
         {"path": "/usr/local/cuda-12.8", "version": "12.8", "nvcc": False},
         {"path": "/usr/local/cuda-13.0", "version": "13.0.2", "nvcc": True},
+    ]
+
+
+def test_guests_of_a_proxmox_host(tmp_path):
+    planted = plant(
+        tmp_path,
+        {
+            "/etc/pve/lxc/129.conf": "hostname: ct129\ndev0: /dev/nvidia0,gid=44\nlxc.mount.entry: /dev/nvidia1 dev/nvidia1 none bind\n"
+            "dev2: /dev/nvidiactl\n[snap]\ndev3: /dev/nvidia7\n",
+            "/etc/pve/lxc/130.conf": "hostname: mail\n",
+            "/etc/pve/qemu-server/140.conf": "name: vm140\nhostpci0: 0000:01:00,pcie=1\n",
+            "/sys/fs/cgroup/lxc/129/cgroup.procs": "",
+            "/run/qemu-server/140.pid": "1",
+        },
+    )
+    assert guests.collect_guests(planted) == [
+        {"kind": "lxc", "id": "129", "name": "ct129", "running": True, "gpus": ["nvidia0", "nvidia1"]},
+        {"kind": "lxc", "id": "130", "name": "mail", "running": False, "gpus": []},
+        {"kind": "qemu", "id": "140", "name": "vm140", "running": True, "gpus": ["0000:01:00"]},
     ]
 
 
