@@ -149,9 +149,11 @@ def assemble(
     hosts = {}
     for name, answer in answers.items():
         gpu = answer["gpu"]
-        peers = {other: answers[other]["gpu"] for other in others[name]}
-        known = {**peers, name: gpu}
-        sharing = {other: peers[other] for other in identity.sharing(name, known)}
+        known = {name: gpu, **{other: answers[other]["gpu"] for other in others[name]}}
+        aliases = identity.aliases(name, known)
+        sharing = {other: known[other] for other in identity.sharing(name, known)}
+        # One alias is enough to be told of: with many, each telling of all others would say the same n * n times.
+        peers = {**{other: known[other] for other in aliases[:1]}, **sharing}
         devices = occupancy_of(gpu, sharing, idle_mib)
         unseen = unseen_guests(answer["survey"], surveyed)
         found = findings.of_host(name, answer, devices, peers, limits, unseen)
@@ -164,7 +166,7 @@ def assemble(
             "driver": dict((gpu or {}).get("driver") or {}) or None,
             "identity": dict((gpu or {}).get("identity") or {}) or None,
             "gpus": devices,
-            "same_machine_as": identity.aliases(name, known),
+            "same_machine_as": aliases,
             "shares_gpus_with": sorted(sharing),
             "unseen_guests": unseen,
             "findings": found,

@@ -94,6 +94,13 @@ def test_one_machine_under_two_names_is_neither_ready():
     assert [item["code"] for item in result["findings"]].count("same_machine") == 1
 
 
+def test_many_names_of_one_machine_are_told_once_each():
+    known = story.hostvars()["ct200"]
+    result = picture({f"n{number}": known for number in range(30)})
+    assert [item["code"] for item in result["findings"]].count("same_machine") == 29
+    assert len(result["hosts"]["n3"]["same_machine_as"]) == 29
+
+
 def test_hosts_are_related_by_machine_and_gpu_only():
     answers = {
         name: fleet.answer_of(*story.results(facts, None))
