@@ -79,14 +79,12 @@ def inspect(path: Path, verify: bool = True) -> dict[str, Any]:
     """
     if not path.is_dir():
         return {"state": "absent", "drift": [], "manifest": None}
-    try:
-        recorded = json.loads((path / manifest.NAME).read_text(encoding="utf-8"))
-        files = recorded["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+    recorded = _recorded(path)
+    if recorded is None:
         return {"state": "incomplete", "drift": [{"path": manifest.NAME, "problem": "missing"}], "manifest": None}
     if not verify:
         return {"state": "unverified", "drift": [], "manifest": recorded}
-    drift = manifest.compare(files, manifest.collect(path))
+    drift = manifest.compare(recorded["files"], manifest.collect(path))
     return {"state": "drifted" if drift else "complete", "drift": drift, "manifest": recorded}
 
 
@@ -129,10 +127,7 @@ def finished(releases: Path) -> list[dict[str, Any]]:
     for path in sorted(releases.iterdir()) if releases.is_dir() else []:
         if not identity.is_release_id(path.name) or not path.is_dir() or path.is_symlink():
             continue
-        try:
-            recorded = json.loads((path / manifest.NAME).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            recorded = {}
+        recorded = _recorded(path) or {}
         found.append(
             {
                 "id": path.name,
@@ -142,6 +137,16 @@ def finished(releases: Path) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _recorded(path: Path) -> dict[str, Any] | None:
+    """The manifest of a release; None when there is none that can be read."""
+    try:
+        recorded = json.loads((path / manifest.NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    usable = isinstance(recorded, dict) and isinstance(recorded.get("files"), dict)
+    return recorded if usable else None
 
 
 def _fill(spec: Spec, partial: Path) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def _fetch_preferred(lock: Lock, pin: Pin, cache: Path, links: Sequence[str], sa
     """Try the builds of a pin in the lock's order: left to itself, pip takes the index's, whose link carries a hash."""
     for version, digest in zip(pin.builds, pin.hashes):
         with contextlib.suppress(EngineError):
-            _fetch(lock, [Pin(pin.name, version, (digest,), (version,))], cache, links, say)
+            # "==1.2" also means "1.2+cpu"; "===" does not.
+            _fetch(lock, [Pin(pin.name, f"={version}", (digest,), (version,))], cache, links, say)
             return
 
 

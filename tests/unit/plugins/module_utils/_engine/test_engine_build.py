@@ -25,7 +25,12 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._engine import (
     wheels,
 )
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
-from engine_tiny import bundled_pip, lock_text, tiny_spec, write_wheel
+from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._engine.engine_tiny import (
+    bundled_pip,
+    lock_text,
+    tiny_spec,
+    write_wheel,
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +147,8 @@ def test_a_failed_repair_keeps_the_old_release(copied, tmp_path) -> None:
 
 
 KILLED = """
-import sys
-sys.path.insert(0, {tests!r})
 from pathlib import Path
-from engine_tiny import tiny_spec
+from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._engine.engine_tiny import tiny_spec
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine import release
 root = Path({root!r})
 release.run(tiny_spec(root), {{"phase": "build"}}, root / "wheels", root / "instances", 3)
@@ -160,7 +163,7 @@ def test_killed_and_run_again(made, tmp_path, when: str) -> None:
         shutil.copytree(made.path, spec.path, symlinks=True)
         (spec.path / "note").write_text("drift")
     sign = f"{spec.id}.partial/venv/lib/python3*/site-packages/tinyengine"
-    program = KILLED.format(tests=str(Path(__file__).parent), root=str(tmp_path))
+    program = KILLED.format(root=str(tmp_path))
     child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, env=_environment())
     deadline = time.monotonic() + 60
     while not any(True for _ in spec.releases.glob(sign)):

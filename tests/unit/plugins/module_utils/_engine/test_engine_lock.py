@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine import identity, lock
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
-from engine_tiny import lock_text
+from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._engine.engine_tiny import lock_text
 
 A, B = "a" * 64, "b" * 64
 LOCKS = Path(__file__).parents[5] / "roles" / "engine" / "files" / "locks"
