@@ -271,7 +271,6 @@ CODES: dict[str, Code] = {
             "missing_option": "Set the option that the message names.",
             "incompatible": "Drop one of the options that exclude each other.",
             "attention_backend": "Choose a backend that supports this combination (BF16 KV cache, non-causal drafting).",
-            "invalid_value": "Give the option a value it allows.",
         },
         lower_profile_helps=True,
     ),
@@ -346,23 +345,20 @@ CODES: dict[str, Code] = {
     ),
     "apt_held_broken": Code(
         "The package manager cannot resolve the request.",
-        "Name the transition explicitly, or pin; check candidates before anything is removed.",
+        "Name the transition explicitly, lift holds in the same transaction, or pin one repository; check candidates before anything is"
+        " removed.",
         ("remove the working driver first",),
         {
             "branch_conflict": "Remove the old branch and install the new one in one transaction.",
             "package_unavailable": "Check candidates first (apt-cache policy) and add the repository that has the package.",
-            "held_packages": "Lift the hold in the same transaction and set it again.",
-            "repository_priority": "Pin one repository for the driver packages.",
         },
     ),
     "venv_unavailable": Code(
         "A virtual environment cannot be made or used.",
-        "Install the matching venv package and recreate the environment.",
+        "Install python3-venv of the same minor version, remove the half-made environment, create it again.",
         ("delete EXTERNALLY-MANAGED", "use --break-system-packages"),
         {
             "pep668": "Install into a virtual environment.",
-            "ensurepip": "Install python3-venv of the same minor version, remove the half-made environment, create it again.",
-            "half_made": "Remove the half-made environment and create it again.",
         },
     ),
     "unit_stale": Code(

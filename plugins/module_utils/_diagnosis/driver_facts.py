@@ -278,6 +278,12 @@ class Packages:
         return versions.pop() if len(versions) == 1 else None
 
 
+def upgraded(history: str) -> str | None:
+    """Version to which the last transaction of apt's history brought the NVML library."""
+    moves = re.findall(r"libnvidia-(?:compute|ml1?)\S* \((?:[^,()]+, )?([^,()\s]+)(?:, automatic)?\)", history)
+    return of_package(moves[-1]) if moves else None
+
+
 def dkms(text: str) -> list[dict[str, str]]:
     """Entries of dkms status in its old (comma) and new (slash) spelling: {version, kernel, state}."""
     entries = []
@@ -322,6 +328,8 @@ def _user_space(text: Callable[[str], str], facts: dict[str, Any]) -> None:
     nvml = next((version for path, version in files.items() if "libnvidia-ml" in path), None)
     reported = facts.get("nvml_reported")
     user = nvml or (versions[-1] if versions else None) or packages.library_version() or facts.get("client_version")
+    if user is None:
+        user = upgraded(text("apt_history"))
     if user is None and reported and reported.count(".") == 2:
         user = reported
     if user:

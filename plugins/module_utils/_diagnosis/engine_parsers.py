@@ -110,7 +110,12 @@ def cuda_of_driver(version: str) -> str | None:
 def required_cuda(packages: dict[str, str]) -> str | None:
     """CUDA level that the torch wheel among I(packages) was built for."""
     found = re.search(r"\+cu(\d{2,3})$", packages.get("torch", ""))
-    return f"{found.group(1)[:-1]}.{found.group(1)[-1]}" if found else None
+    if found:
+        return f"{found.group(1)[:-1]}.{found.group(1)[-1]}"
+    for name, version in packages.items():
+        if re.match(r"nvidia[-_]cuda[-_]runtime(?:[-_]cu\d+)?$", name):
+            return ".".join(version.split(".")[:2])
+    return None
 
 
 def architecture(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
@@ -356,6 +361,11 @@ def cause_of_tool(match: re.Match, line: Line, ctx: Context) -> str:
     return name if name in ("ninja", "nvcc") else "nvcc" if name in ("cicc", "ptxas") else "compiler"
 
 
+def cause_of_arch(match: re.Match, line: Line, ctx: Context) -> str | None:
+    """ptxas is Triton's own; that nvcc does not know an architecture has no finer cause."""
+    return "ptxas" if "gpu-name" in line.text or "ptxas" in line.text else None
+
+
 def cause_of_port(match: re.Match, line: Line, ctx: Context) -> str:
     """Whether the HTTP port or a port of the ranks' rendezvous is taken."""
     log = ctx.logs[line.channel]
@@ -441,13 +451,14 @@ _ARGUMENT_CAUSES = (
         r"the following arguments are required|requires setting|must be (?:set|specified|provided)|is required\b|expected one argument",
     ),
     ("attention_backend", r"attention[ _-]?backend(?![\w-]*=)"),
-    ("invalid_value", r"invalid \w+ value|must be (?:positive|>=|between|one of|a )|to be positive"),
 )
+_BAD_VALUE = re.compile(r"invalid \w+ value|must be (?:positive|>=|between|one of|a )|to be positive")
 
 
-def cause_of_arguments(match: re.Match, line: Line, ctx: Context) -> str:
-    """Sorts a refused argument by what the message says about it."""
-    return next((cause for cause, words in _ARGUMENT_CAUSES if re.search(words, line.text)), "incompatible")
+def cause_of_arguments(match: re.Match, line: Line, ctx: Context) -> str | None:
+    """Sorts a refused argument by what the message says about it; a bad value of one option has no finer cause."""
+    fallback = None if _BAD_VALUE.search(line.text) else "incompatible"
+    return next((cause for cause, words in _ARGUMENT_CAUSES if re.search(words, line.text)), fallback)
 
 
 def stalled_in(match: re.Match, line: Line, ctx: Context) -> str:
@@ -460,7 +471,7 @@ def stage_cause(window: str) -> str | None:
     """The stalled stage by the last stage line of I(window); None where start-up was over or nothing is known."""
     stages = (
         ("nccl_init", r"Init torch distributed begin|sglang is using nccl==|backend=nccl|ncclCommInitRank|Init START"),
-        ("load", r"Load weight begin|Starting to load model|Loading (?:safetensors|pt) checkpoint"),
+        ("", r"Load weight begin|Starting to load model|Loading (?:safetensors|pt) checkpoint"),
         ("graph_capture", r"Capture (?:\w+ )*cuda graph begin|Capturing (?:batches|CUDA graph)"),
         ("", r"Init torch distributed ends|Load weight end|Capture (?:\w+ )*cuda graph end|Model loading took"),
         ("forward", r"fired up and ready|Application startup complete|(?:Prefill|Decode) batch"),

@@ -64,21 +64,16 @@ def _held_cause(match: re.Match, text: str, ctx: Context) -> str | None:
         text,
     ):
         return "package_unavailable"
-    held = ctx.text("apt_mark_showhold").split()
-    if held or re.search(r"[Hh]eld packages were changed|held back", text):
-        return "held_packages"
+    if ctx.text("apt_mark_showhold").split() or re.search(r"[Hh]eld packages were changed|held back", text):
+        return None
     branches = set(re.findall(r"(?:nvidia|cuda-drivers)[a-z-]*-(\d{3})\b", text))
     if branches:
         return "branch_conflict"
     return None
 
 
-def _venv_cause(match: re.Match, text: str, ctx: Context) -> str:
-    if "externally" in match.group(0).lower():
-        return "pep668"
-    if re.search(r"ensurepip|python3[\d.]*-venv|No module named '?venv", text):
-        return "ensurepip"
-    return "half_made"
+def _venv_cause(match: re.Match, text: str, ctx: Context) -> str | None:
+    return "pep668" if "externally" in match.group(0).lower() else None
 
 
 def _in_check_mode(ctx: Context) -> bool:

@@ -262,7 +262,7 @@ _CUDA = (
     ),
     row(
         "gpu_arch_unsupported",
-        "ptxas",
+        p.cause_of_arch,
         ("for option 'gpu-name'", "unsupported gpu architecture", "unsupported .target", "unsupported .version"),
         r"Value '(?P<gpu_arch>sm_\w+)' is not defined for option 'gpu-name'",
         r"[Uu]nsupported gpu architecture '(?:compute|sm)_(?P<arch_number>\w+)'",
@@ -334,6 +334,18 @@ _CUDA = (
         r"Failed to find C compiler|[Nn]o (?:working )?C(?:\+\+)? compiler",
         r"Python\.h: No such file",
         parse=p.tool,
+    ),
+)
+
+_HARDWARE = (
+    row(
+        "gpu_hardware_fault",
+        None,
+        ("uncorrectable ecc", "eccuncorrectable", "gpu is lost", "fallen off the bus"),
+        r"uncorrectable ECC error|cudaErrorECCUncorrectable",
+        r"GPU is lost",
+        r"fallen off the bus",
+        parse=p.cuda,
     ),
 )
 
@@ -455,7 +467,7 @@ _MODEL = (
             "cannot find an appropriate cached snapshot",
         ),
         r"couldn't connect to '[^']*'[^\n]*looks like (?P<name>\S+) is not the path",
-        r"[Cc]an't load[^\n]*? for '(?P<name2>[^']+)'",
+        r"[Cc]an't load[^\n]*? (?:for|of) '(?P<name2>[^']+)'",
         r"couldn't connect to 'https?://",
         r"[Cc]annot find the requested files in the (?:disk|local) cache",
         r"[Cc]annot find an appropriate cached snapshot",
@@ -474,10 +486,12 @@ _MODEL = (
             "config.json",
             "unrecognized model in",
             "is not a valid model identifier",
+            "no file named",
         ),
         r"(?P<name>[^\s:]+) does not appear to have (?:a file|any files?|files?) named",
         r"(?P<name2>\S+) is not a local folder",
         r"Cannot find any model weights with [`'](?P<name3>[^`']+)[`']",
+        r"no file named [^\n]*found in directory (?P<name6>\S+?)\.?(?:\s|$)",
         r"[Nn]o config\.json (?:file )?(?:found )?in (?P<name4>\S+)",
         r"Unrecognized model in (?P<name5>\S+?)\.(?:\s|$)",
         parse=p.model,
@@ -571,6 +585,8 @@ _ARGUMENTS = (
         r"[Nn]o valid attention backend",
         r"[Oo]ne of the attention backends in[^\n]*but got (?P<backend2>\w+)",
         r"requires one of[^\n]*attention backend",
+        r"[Aa]ttention[ _-]backend[: ]+['\"]?(?P<backend7>\w+)['\"]? (?:is not|is unsupported|does not|cannot|not )",
+        r"does not support (?:the )?attention[ _-]backend[: ]+['\"]?(?P<backend8>\w+)",
         r"(?P<backend3>\w+(?: \w+)?) [Bb]ackend[^\n]{0,40}(?:is only supported on|requires SM|is not supported|only supports)",
         r"does not support (?P<backend4>\w+) attention backend",
         r"attention[_ -]backend[^\n]*(?:is not supported|not allowed|unsupported|must be|is required|but got)[^\n]*?(?P<backend5>\w+)?",
@@ -687,7 +703,7 @@ _SUBSYSTEM = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*_MEMORY, *_CUDA, *_MODEL, *_ARGUMENTS, *_PORT, *_SUBSYSTEM)
+ROWS: tuple[Row, ...] = (*_HARDWARE, *_MEMORY, *_CUDA, *_MODEL, *_ARGUMENTS, *_PORT, *_SUBSYSTEM)
 
 
 def findings(ctx: Context) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ FATAL_XIDS = {
 }
 # Recorded for later repair; the GPU goes on working, so they are no fault of a unit that serves.
 _XID = re.compile(r"NVRM: Xid \((PCI:[0-9A-Fa-f:.]+)\): (\d+)(.*)$")
-_BUS = re.compile(r"\b((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)")
+_BUS = re.compile(r"(?<![0-9A-Fa-f:.])((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)")
 
 
 def _host(code: str, cause: str | None, lines: tuple[str, ...], order: int = 0, **parsed: object) -> Finding:
@@ -86,7 +86,7 @@ def smi_lost(ctx: Context) -> Finding | None:
     for pattern, cause in (
         (r"^.*GPU is lost.*$", "gpu_lost"),
         (r"^.*(?:fallen off the bus|Fallen off the bus).*$", "fallen_off_bus"),
-        (r"^.*(?:requires reset|GPU_RESET_REQUIRED|[Rr]eset [Rr]equired).*$", "reset_required"),
+        (r"^.*(?:requires reset|RESET_REQUIRED|[Rr]eset [Rr]equired).*$", "reset_required"),
         (r"^.*Unable to determine the device handle for (?:GPU|gpu).*$", "gpu_lost"),
         (r"^.*NVML_ERROR_GPU_IS_LOST.*$", "gpu_lost"),
     ):
@@ -164,10 +164,10 @@ def mismatch_cause(ctx: Context) -> str | None:
                 not running or not entry["kernel"] or entry["kernel"] == running
             )
             return "reboot_pending" if installed else "module_not_rebuilt"
-    if (disk and loaded and disk == loaded) or built or facts.get("modeset_module_version"):
-        return "module_not_rebuilt"
     if loaded and user and as_key(user) < as_key(loaded):
         return "mixed_install"
+    if (disk and loaded and disk == loaded) or built or facts.get("modeset_module_version"):
+        return "module_not_rebuilt"
     return "reboot_pending"
 
 
@@ -242,13 +242,15 @@ _NO_MODULE: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def module_missing(ctx: Context) -> Finding | None:
     """No module for the running kernel."""
-    smi = ctx.text("nvidia_smi") + ctx.text("nvml_error")
+    smi = "\n".join(
+        ctx.text(name) for name in ("nvidia_smi", "nvml_error", "unit_journal", "command_output", "ansible_output")
+    )
     lsmod = ctx.channels.get("lsmod")
     loaded = bool(ctx.driver.get("kernel_module_version")) or (
         isinstance(lsmod, str) and re.search(r"^nvidia\s", lsmod, re.M)
     )
     no_talk = re.search(
-        r"^.*(?:couldn't communicate with the NVIDIA driver|NVML: Driver Not Loaded|NVML_ERROR_DRIVER_NOT_LOADED|ERROR_DRIVER_NOT_LOADED).*$",
+        r"^.*(?:couldn't communicate with the NVIDIA driver|[Dd]river [Nn]ot [Ll]oaded|DRIVER_NOT_LOADED|DriverNotLoaded|Found no NVIDIA driver).*$",
         smi,
         re.M,
     )
@@ -282,7 +284,7 @@ def module_missing(ctx: Context) -> Finding | None:
             order=2,
             stale_dkms_version=broken[0]["version"],
         )
-    if loaded or not no_talk:
+    if loaded or not no_talk or (ctx.container and "Found no NVIDIA driver" in no_talk.group(0)):
         return None
     built_here = any(e["state"] == "installed" and e["kernel"] == running for e in entries)
     cause = None if built_here else "not_built"
@@ -432,8 +434,11 @@ def container(ctx: Context) -> Finding | None:
         cause = "device_cgroup_revoked" if re.search(r"Operation not permitted|No devices were found", inside) else None
         return _host("container_gpu_unavailable", cause, (inside.strip().splitlines()[0],), order=0)
     missing = None
+    hints = ["unresolvable cdi devices", "could not select device driver", "failed to inject cdi devices"]
+    if ctx.container:
+        hints += ["found no nvidia driver", "no cuda gpus are available", "no cuda-capable device"]
     for channel in ("unit_journal", "command_output", "journal"):
-        for hint in ("unresolvable cdi devices", "could not select device driver", "failed to inject cdi devices"):
+        for hint in hints:
             missing = missing or next(ctx.logs[channel].lines_with(hint, ctx.starts[channel]), None)
     if missing:
         return _host("container_gpu_unavailable", None, (missing.text,), order=0)

@@ -12,8 +12,9 @@ from .context import ENGINE_CHANNELS, Context, Finding
 from .engine_parsers import stage_cause
 from .text import Line, Log, harmless, quotes, rank_of, shorten
 
-# After this many seconds without a line a start is not "slow" any more.
+# After this many seconds without a line a start is not "slow" any more; reading weights and compiling may be silent for longer.
 STALL_SECONDS = 240
+SILENT_STAGE_SECONDS = 900
 # Mean tokens per verification round up to which nothing of a draft is accepted, and the lines needed to say so.
 COLLAPSED_LENGTH = 1.05
 COLLAPSED_LINES = 2
@@ -54,6 +55,16 @@ _MARKER_HINTS = (
     "hit an exception",
     "usually means the child failed",
     "usually means one child failed",
+)
+# Notes of other launchers, which leave nothing else to say either.
+_ECHO_HINTS = (
+    "engine core initialization failed",
+    "enginedeaderror",
+    "engine process failed to start",
+    "initialization failed. please see the error",
+    "ncclremoteerror",
+    "remote process exited or there was a network error",
+    "scheduler is dead",
 )
 
 
@@ -300,7 +311,11 @@ def systemd_signal(ctx: Context) -> Finding | None:
         if found and "Main process exited" in line.text:
             where, name = line, found.group(1)
             break
-    shown = service_facts.unit_values(ctx.unit).get("signal")
+    values = service_facts.unit_values(ctx.unit)
+    shown = values.get("signal")
+    if shown is None and 128 < int(values.get("exit_code") or 0) < 160:
+        # A shell or container runtime passes the signal on as 128 + number.
+        shown = service_facts.signal_name(int(values["exit_code"]) - 128)
     if name is None and shown is None:
         return None
     name = name or str(shown)
@@ -380,8 +395,35 @@ def start_limit(ctx: Context) -> Finding | None:
 
 def no_detail(ctx: Context) -> Finding | None:
     """Only the launcher's marker is left in the window."""
-    line = marker(ctx)
+    line = marker(ctx) or next((line for _n, line in _anywhere(ctx, *_ECHO_HINTS) if not quotes(line.text)), None)
     return _found("engine_exception", "no_detail", "residue", line) if line is not None else None
+
+
+_READY_WORDS = re.compile(r"fired up and ready|Application startup complete|Uvicorn running")
+_BATCH_WORDS = re.compile(r"(Prefill|Decode) batch")
+_SILENT_STAGES = re.compile(
+    r"Load weight begin|Loading (?:safetensors|pt) checkpoint|[Cc]ompil|\bJIT\b|autotun|[Ww]arm-?up"
+)
+_LOUD_STAGES = re.compile(
+    r"Init torch distributed begin|Load weight end|Capture (?:\w+ )*cuda graph begin|Memory pool end"
+)
+
+
+def _last(pattern: re.Pattern, text: str) -> int:
+    return max((found.start() for found in pattern.finditer(text)), default=-1)
+
+
+def _should_move(window: str, silent: int, unanswered: bool) -> bool:
+    """Whether silence means a hang: an idle server and some stages of a start write nothing for long."""
+    if _READY_WORDS.search(window):
+        if unanswered:
+            return True
+        # A prefill is followed by decoding or by the answer's line in the access log.
+        batches = list(_BATCH_WORDS.finditer(window))
+        return bool(batches) and batches[-1].group(1) == "Prefill" and '" 200' not in window[batches[-1].end() :]
+    if _last(_SILENT_STAGES, window) > _last(_LOUD_STAGES, window):
+        return silent >= SILENT_STAGE_SECONDS
+    return True
 
 
 def stalled(ctx: Context) -> Finding | None:
@@ -392,11 +434,7 @@ def stalled(ctx: Context) -> Finding | None:
     journal = ctx.logs["unit_journal"]
     window = journal.text[ctx.starts["unit_journal"] :]
     cause = stage_cause(window)
-    ready = re.search(r"fired up and ready|Application startup complete|Uvicorn running", window)
-    if ready and not ctx.http["generation_bad"] and not re.search(r"(?:Prefill|Decode) batch", window[ready.end() :]):
-        # An idle server writes nothing.
-        return None
-    if not window.strip():
+    if not window.strip() or not _should_move(window, silent, ctx.http["generation_bad"]):
         return None
     last = journal.line_at(max(0, len(journal.text.rstrip()) - 1))
     finding = _found("engine_stalled", cause, "stall", last)
@@ -449,6 +487,20 @@ def acceptance(ctx: Context) -> Finding | None:
         return None
     line = f"accept len {facts['accept_len']:.2f} (median of {facts['_accept_lines']} lines)"
     return Finding("spec_acceptance_collapsed", None, "service", (_LATE, 0), (line,))
+
+
+def stale(ctx: Context) -> Finding | None:
+    """systemd runs an older version of the unit than the one on disk."""
+    if ctx.unit.get("NeedDaemonReload") != "yes" or ctx.serving:
+        return None
+    return Finding(
+        "unit_stale",
+        "daemon_reload",
+        "residue",
+        (_LATE, 0),
+        ("NeedDaemonReload=yes",),
+        {"unit": ctx.unit_name} if ctx.unit_name else {},
+    )
 
 
 def pair_values(ctx: Context) -> dict[str, object]:
@@ -570,6 +622,7 @@ RULES: tuple[Callable[[Context], Finding | None], ...] = (
     stalled,
     not_serving,
     acceptance,
+    stale,
     pair,
     requested_stop,
     healthy,
