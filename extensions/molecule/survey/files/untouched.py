@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 
 # -xdev stays out of /proc and /sys; the file systems of a running system that hold files are named.
+# Ansible unpacks each module into a directory of its own here and removes it: the time of /tmp moves, no file may stay.
+TEMPORARY = "/tmp"
 FIND = ["find", "/", "/run", "/tmp", "/dev/shm", "/var/tmp", "-xdev", "-printf", r"%p\t%y %m %U %G %s %i %T@ %C@\n"]
 
 
@@ -40,7 +42,9 @@ def compare(before: str, login: str, after: str) -> int:
         print("a snapshot holds too few files to prove anything")
         return 2
     by_login = {re.sub(r"\d+", "N", path) for path in changed(states[0], states[1])}
-    touched = sorted(path for path in changed(states[1], states[2]) if re.sub(r"\d+", "N", path) not in by_login)
+    touched = sorted(
+        path for path in changed(states[1], states[2]) if re.sub(r"\d+", "N", path) not in by_login | {TEMPORARY}
+    )
     for path in touched:
         print(f"{path}: {states[1].get(path)} -> {states[2].get(path)}")
     print(f"{len(states[2])} files, {len(touched)} touched")
