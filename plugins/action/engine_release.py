@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
                 sent = self._send(plan["missing"], locked, plugin, options, request, task_vars)
                 if sent.get("failed"):
                     return {**result, **sent}
-                self._say(f"installing {len(locked.pins) + 1} packages into {plan['path']}")
+                self._say(f"installing {len(locked.pins)} packages into {plan['path']}")
             return {**result, **self._phase("build", request, task_vars)}
         except EngineError as error:
             return {**result, "failed": True, "msg": str(error), "code": error.code}

@@ -27,6 +27,15 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors imp
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.lock import Lock, Pin
 
 SCHEMA = 1
+_INSTALL = ["install", "-q", "--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile"]
+_INSTALL += ["--no-cache-dir", "--ignore-installed"]
+# By environment, since an old pip does not know all of them and an unknown option would end it.
+_PIP_MANNERS = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_NO_WARN_SCRIPT_LOCATION": "1",
+    "PIP_ROOT_USER_ACTION": "ignore",
+}
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -197,30 +206,17 @@ def _make_venv(spec: Spec, venv: Path) -> None:
 
 
 def _install(spec: Spec, venv: Path, requirements: Path) -> None:
-    pip: list[Any] = [venv / "bin" / "python", "-m", "pip"]
-    source: list[Any] = [word for directory in spec.wheels for word in ("--find-links", directory)]
+    own = [venv / "bin" / "python", "-m", "pip"]
+    links = [word for directory in spec.wheels for word in ("--find-links", directory)]
+    command = [*_INSTALL, *links, "-r", requirements]
     if not spec.index:
         pip = [venv / "bin" / "python", _pip_wheel(spec) / "pip"]
-        source.append("--no-index")
-    options = [
-        "--require-hashes",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--no-compile",
-        "--no-cache-dir",
-        "--ignore-installed",
-    ]
-    quiet = [
-        "--disable-pip-version-check",
-        "--no-input",
-        "--no-warn-script-location",
-        "--root-user-action=ignore",
-        "-q",
-    ]
-    command = [*pip, "install", *source, *options, *quiet, "-r", requirements]
-    _run(command, venv.parent, "installing the locked wheels", pip_settings=spec.index)
-    if spec.index:
-        _run([*pip, "uninstall", "-q", "-y", "pip"], venv.parent, "removing pip")
+        _run([*pip, *command, "--no-index"], venv.parent, "installing the locked wheels")
+        return
+    # What ensurepip brings is not of the lock: beside the locked setuptools there would be two.
+    _run([*own, "uninstall", "-q", "-y", "setuptools"], venv.parent, "removing setuptools")
+    _run([*own, *command], venv.parent, "installing the locked wheels", pip_settings=True)
+    _run([*own, "uninstall", "-q", "-y", "pip"], venv.parent, "removing pip")
 
 
 def _pip_wheel(spec: Spec) -> Path:
@@ -306,6 +302,7 @@ def _run(command: list[Any], cwd: Path, what: str, tolerate: bool = False, pip_s
             "HOME": scratch,
             "TMPDIR": scratch,
             "PYTHONDONTWRITEBYTECODE": "1",
+            **_PIP_MANNERS,
         }
         if pip_settings:
             environment.update({key: value for key, value in os.environ.items() if key.startswith("PIP_")})
