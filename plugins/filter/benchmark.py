@@ -173,6 +173,23 @@ def comparison_lines(comparison: t.Mapping[str, t.Any]) -> list[str]:
     return summary.comparison_lines(_plain(comparison))
 
 
+def scrape_targets(hosts: t.Sequence[str], hostvars: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """What Prometheus is to scrape: every deployed instance of ``hosts``, from the variable dflash_here of each."""
+    return [
+        {
+            "host": str(host),
+            "address": str(hostvars[host].get("ansible_host") or host),
+            "port": int(item["port"]),
+            "name": str(item["name"]),
+            "engine_backend": str(item["record"].get("engine_backend") or ""),
+            "algorithm": str(item["record"].get("algorithm") or ""),
+        }
+        for host in hosts
+        for item in (hostvars[host].get("dflash_here") or {}).get("instances", ())
+        if item.get("generation") and item.get("port")
+    ]
+
+
 def tuned_obstacle(places: t.Sequence[t.Mapping[str, t.Any]], root: str) -> str:
     """Why the tuned file cannot be written where it belongs; empty when nothing is in the way.
 
@@ -207,6 +224,7 @@ class FilterModule:
             "benchmark_report": benchmark_report,
             "benchmark_verdict": benchmark_verdict,
             "comparison_lines": comparison_lines,
+            "scrape_targets": scrape_targets,
             "tuned_obstacle": tuned_obstacle,
             "tuned_values": tuned_values,
         }
