@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.filter.report_document import report_document
 from ansible_collections.inferlab.dflash.plugins.plugin_utils._report.document import (
     ReportError,
     build_document,
@@ -72,8 +70,6 @@ def test_refusals_name_value_reason_and_way_out(kwargs, words):
     arguments = {"hosts": HOSTS, "kind": "deploy", "now": EARLY, **kwargs}
     with pytest.raises(ReportError, match=words):
         build_document(arguments.pop("hosts"), **arguments)
-    with pytest.raises(AnsibleFilterError, match=words):
-        report_document(kwargs.get("hosts", HOSTS), kwargs.get("kind", "deploy"), EARLY, extra=kwargs.get("extra"))
 
 
 class Wrapped(str):

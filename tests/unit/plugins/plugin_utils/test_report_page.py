@@ -7,11 +7,9 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.filter.report_html import report_html
 from ansible_collections.inferlab.dflash.plugins.filter.survey_fleet import survey_fleet
 from ansible_collections.inferlab.dflash.plugins.plugin_utils._report import page, views
-from ansible_collections.inferlab.dflash.plugins.plugin_utils._report.document import KINDS, build_document
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._report.document import KINDS, ReportError, build_document
 from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._survey import survey_story as story
 
 HOSTS = {
@@ -155,8 +153,8 @@ def test_diagnose_page_counts_faults():
 
 
 def test_unknown_kind_is_refused():
-    with pytest.raises(AnsibleFilterError, match="kind 'x' cannot be rendered"):
-        report_html({"kind": "x"})
+    with pytest.raises(ReportError, match="kind 'x' cannot be rendered"):
+        page.render_page({"kind": "x"})
 
 
 @pytest.mark.parametrize(
