@@ -211,10 +211,11 @@ def main() -> None:
     except (Refused, locks.Held, record.Damaged, shell.Failed) as error:
         result = {**(run.result if run else {}), **getattr(error, "more", {}), "msg": str(error)}
         blocked = result.get("plan", {}).get("action") in (plan.BLOCKED, plan.HOST_ACTION)
-        if given["fail_when_blocked"] or not blocked:
-            module.fail_json(**result)
+        result["failed"] = given["fail_when_blocked"] or not blocked
     for warning in result.pop("warnings", []):
         module.warn(warning)
+    if result.pop("failed", False):
+        module.fail_json(**result)
     module.exit_json(**result)
 
 

@@ -91,9 +91,11 @@ def main() -> None:
         run = Reconciler(Host(), plan.Wishes(), options, module.check_mode)
         result = run.roll_back()
     except (Refused, locks.Held, record.Damaged, shell.Failed) as error:
-        module.fail_json(**{**(run.result if run else {}), **getattr(error, "more", {}), "msg": str(error)})
-    for warning in result.pop("warnings"):
+        result = {**(run.result if run else {}), **getattr(error, "more", {}), "msg": str(error), "failed": True}
+    for warning in result.pop("warnings", []):
         module.warn(warning)
+    if result.pop("failed", False):
+        module.fail_json(**result)
     module.exit_json(**result)
 
 
