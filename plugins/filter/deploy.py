@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import diagnose
 from ansible_collections.inferlab.dflash.plugins.module_utils._instance import summary
 
 TUNABLE = ("algorithm", "budget")
@@ -14,8 +15,6 @@ TUNABLE = ("algorithm", "budget")
 
 def deploy_failure(result: t.Mapping[str, t.Any], task: t.Any = None) -> dict[str, t.Any]:
     """Task, message and diagnosis of the task that stopped a host."""
-    from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import diagnose
-
     message = summary.failure_text(result)
     found = dict(result.get("diagnosis") or {}) or diagnose({"ansible_output": message})
     code = found.get("code") if found.get("code") not in (None, "unknown", "no_fault") else None
