@@ -22,7 +22,13 @@ _SCRIPT = """\
 #!/bin/sh
 # Placed by {mark} while driver packages change: no service is started, stopped or restarted meanwhile.
 # It goes away by itself. owner: {pid} {start}
-if [ "$(cut -d ' ' -f 22 /proc/{pid}/stat 2>/dev/null)" = "{start}" ]; then exit 101; fi
+owner_lives() {{
+  stat=$(cat /proc/{pid}/stat 2>/dev/null) || return 1
+  # State and start time; a killed process that nobody has waited for yet is no owner.
+  set -- ${{stat##*) }}
+  [ "$1" != Z ] && [ "${{20}}" = "{start}" ]
+}}
+if owner_lives; then exit 101; fi
 # The owner is gone without tidying up: put the host's own policy back, and answer as it does.
 if [ -e "{backup}" ]; then mv -f "{backup}" "{policy}"; exec "{policy}" "$@"; fi
 rm -f "{policy}"
