@@ -33,9 +33,13 @@ options:
     description: Verify and report only this release.
     type: str
   verify:
-    description: Read and hash every file. Otherwise RV(releases.state) is V(unverified).
-    type: bool
-    default: true
+    description:
+      - V(full) reads and hashes every file.
+      - V(quick) reads those whose size, inode or time of change is another one than when the release was made.
+      - V(none) reads only the manifests, and RV(releases.state) is V(unverified).
+    type: str
+    choices: [full, quick, none]
+    default: full
   python:
     description: Interpreter to look for, by name or path.
     type: str
@@ -78,7 +82,7 @@ EXAMPLES = r"""
 
 - name: Look for engines that were there before
   inferlab.dflash.engine_info:
-    verify: false
+    verify: none
     search: [/opt, /srv, /home]
 """
 
@@ -192,7 +196,7 @@ def main() -> None:
             "instances": {"type": "path", "default": "/var/lib/dflash/instances"},
             "wheels": {"type": "path"},
             "id": {"type": "str"},
-            "verify": {"type": "bool", "default": True},
+            "verify": {"type": "str", "choices": ["full", "quick", "none"], "default": "full"},
             "python": {"type": "str", "default": "python3"},
             "search": {"type": "list", "elements": "path", "default": []},
             "depth": {"type": "int", "default": 4},

@@ -12,7 +12,8 @@ version_added: 1.0.0
 description:
   - Makes a release, that is, a virtual environment below O(releases) with exactly the packages of a lock file, the
     DDTree plugin and, where a lock calls for them, patches. Its name is a hash over all of these.
-  - A release that is there is verified to the last file; one that drifted is made anew and exchanged in one step.
+  - A release that is there is verified. Files that were added are removed; one that drifted otherwise is made anew and
+    exchanged in one step.
   - The control node provides the wheels and sends those that the host lacks, so that a host needs no network.
   - No instance's link is touched. Older releases are removed, but none that an instance links to, records as its way
     back, or still runs from.
@@ -77,6 +78,13 @@ options:
     description: Directory of the instances, whose links and records protect a release from removal.
     type: path
     default: /var/lib/dflash/instances
+  verify:
+    description:
+      - V(full) reads and hashes every file of a release that is there.
+      - V(quick) reads those whose size, inode or time of change is another one than when the release was made.
+    type: str
+    choices: [full, quick]
+    default: quick
   keep:
     description: How many of the newest releases stay.
     type: int
@@ -161,6 +169,7 @@ def arguments() -> dict[str, Any]:
         "find_links": {"type": "list", "elements": "str", "default": []},
         "imports": {"type": "list", "elements": "str", "default": []},
         "instances": {"type": "path", "default": "/var/lib/dflash/instances"},
+        "verify": {"type": "str", "choices": ["full", "quick"], "default": "quick"},
         "keep": {"type": "int", "default": 3},
         # What the action plugin read on the control node: phase, id, lock_text, plugin, patches, archive.
         "_request": {"type": "dict"},
@@ -192,7 +201,8 @@ def main() -> None:
             patches=request["patches"],
             imports=params["imports"],
         )
-        result = release.run(spec, request, Path(params["wheels"]), Path(params["instances"]), params["keep"])
+        instances = Path(params["instances"])
+        result = release.run(spec, request, Path(params["wheels"]), instances, params["keep"], params["verify"])
     except EngineError as error:
         module.fail_json(msg=str(error), code=error.code, id=request["id"], path=str(releases / request["id"]))
     module.exit_json(**result)

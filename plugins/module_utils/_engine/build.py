@@ -36,6 +36,18 @@ _PIP_MANNERS = {
     "PIP_NO_WARN_SCRIPT_LOCATION": "1",
     "PIP_ROOT_USER_ACTION": "ignore",
 }
+# Imports the engine, and turns the byte code that this leaves into the kind that Python takes without a look at the source:
+# a release is read-only, its times of modification mean nothing, and the manifest covers source and byte code alike. What
+# the engine never imports stays uncompiled: compiling everything would take longer than all the rest.
+_IMPORT_AND_SEAL = """
+import importlib, importlib.util, pathlib, sys
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+for path in pathlib.Path(sys.argv[1]).rglob("__pycache__/*.pyc"):
+    source = pathlib.Path(importlib.util.source_from_cache(str(path)))
+    code = path.read_bytes()
+    path.write_bytes(code[:4] + b"\\1\\0\\0\\0" + importlib.util.source_hash(source.read_bytes()) + code[16:])
+"""
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -81,20 +93,36 @@ class Spec:
         return "".join(" ".join(line) + "\n" for line in lines)
 
 
-def inspect(path: Path, verify: bool = True) -> dict[str, Any]:
+def inspect(path: Path, verify: str = "full") -> dict[str, Any]:
     """State of a release on disk: ``{state, drift, manifest}``; state is absent, incomplete, drifted or complete.
 
-    Without ``verify`` no file is hashed, and a release that has a manifest is ``unverified``.
+    ``verify``: "full" reads every file, "quick" only those whose size, inode or time of change is another one than
+    when the release was made, "none" reads the manifest alone, and a release that has one is ``unverified``.
     """
     if not path.is_dir():
         return {"state": "absent", "drift": [], "manifest": None}
     recorded = _recorded(path)
     if recorded is None:
         return {"state": "incomplete", "drift": [{"path": manifest.NAME, "problem": "missing"}], "manifest": None}
-    if not verify:
+    if verify == "none":
         return {"state": "unverified", "drift": [], "manifest": recorded}
-    drift = manifest.compare(recorded["files"], manifest.collect(path))
+    known = recorded["files"]
+    found = manifest.collect(path, known, recorded.get("stamps")) if verify == "quick" else manifest.collect(path)
+    drift = manifest.compare(known, found)
     return {"state": "drifted" if drift else "complete", "drift": drift, "manifest": recorded}
+
+
+def remove_added(path: Path, recorded: dict[str, Any], drift: list[dict[str, str]]) -> bool:
+    """Mend a release to which files were only added, byte code by a Python that ran as root for one; False if not so."""
+    if not recorded or any(entry["path"] in recorded["files"] for entry in drift):
+        return False
+    for entry in sorted(drift, key=lambda entry: entry["path"], reverse=True):
+        added = path / entry["path"]
+        if added.is_dir() and not added.is_symlink():
+            added.rmdir()
+        else:
+            added.unlink()
+    return True
 
 
 @contextlib.contextmanager
@@ -168,10 +196,8 @@ def _fill(spec: Spec, partial: Path) -> dict[str, Any]:
     applied = patching.apply_all(site, spec.patches)
     _relocate(venv, partial, spec.path)
     interpreter = venv / "bin" / "python"
-    _compile(interpreter, site, partial, spec.path)
-    if spec.imports:
-        program = "import importlib, sys\nfor name in sys.argv[1:]:\n    importlib.import_module(name)"
-        _run([interpreter, "-B", "-c", program, *spec.imports], partial, "importing the engine in the new release")
+    command = [interpreter, "-c", _IMPORT_AND_SEAL, site, *spec.imports]
+    _run(command, partial, "importing the engine in the new release", bytecode=True)
     recorded = {
         "schema": SCHEMA,
         "id": spec.id,
@@ -183,6 +209,7 @@ def _fill(spec: Spec, partial: Path) -> dict[str, Any]:
         "plugin": {"name": spec.plugin_name, "version": spec.plugin_version, "sha256": spec.plugin_sha256},
         "patches": applied,
         "files": manifest.collect(partial),
+        "stamps": manifest.stamps(partial),
     }
     text = json.dumps(recorded, indent=1, sort_keys=True)
     with open(partial / manifest.NAME, "w", encoding="utf-8") as handle:
@@ -240,14 +267,6 @@ def _relocate(venv: Path, old: Path, new: Path) -> None:
             path.chmod(mode)
 
 
-def _compile(interpreter: Path, site: Path, old: Path, new: Path) -> None:
-    """Byte-compile with hashes that Python does not check: a release is read-only, and engine_info checks all of it."""
-    jobs = str(min(8, os.cpu_count() or 1))
-    command = [interpreter, "-m", "compileall", "-q", "-j", jobs, "--invalidation-mode", "unchecked-hash"]
-    # Some packages carry sources for other Pythons, which do not compile: that is no fault of the release.
-    _run([*command, "-s", old, "-p", new, site], old, "compiling", tolerate=True)
-
-
 def _check_wheels(spec: Spec) -> None:
     """Refuse before anything is made: a wheel that is not there, or too little room for what the wheels unpack to."""
     present = wheels.by_hash(spec.wheels)
@@ -290,10 +309,11 @@ def _exchange(one: Path, other: Path) -> bool:
     return renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
 
 
-def _run(command: list[Any], cwd: Path, what: str, tolerate: bool = False, pip_settings: bool = False) -> None:
+def _run(command: list[Any], cwd: Path, what: str, bytecode: bool = False, pip_settings: bool = False) -> None:
     """Run a step with a clean environment; raises EngineError with the end of its output.
 
-    ``pip_settings``: let pip see the host's own settings, which name its index; otherwise nothing of them counts.
+    ``bytecode``: let Python write byte code. ``pip_settings``: let pip see the host's own settings, which name its
+    index; otherwise nothing of them counts.
     """
     with tempfile.TemporaryDirectory() as scratch:
         environment = {
@@ -301,7 +321,7 @@ def _run(command: list[Any], cwd: Path, what: str, tolerate: bool = False, pip_s
             "LC_ALL": "C.UTF-8",
             "HOME": scratch,
             "TMPDIR": scratch,
-            "PYTHONDONTWRITEBYTECODE": "1",
+            **({} if bytecode else {"PYTHONDONTWRITEBYTECODE": "1"}),
             **_PIP_MANNERS,
         }
         if pip_settings:
@@ -318,6 +338,6 @@ def _run(command: list[Any], cwd: Path, what: str, tolerate: bool = False, pip_s
             errors="replace",
             umask=0o022,
         )
-    if result.returncode and not tolerate:
+    if result.returncode:
         tail = "\n".join(result.stdout.strip().splitlines()[-25:])
         raise EngineError(f"{what} failed (exit status {result.returncode}):\n{tail}")

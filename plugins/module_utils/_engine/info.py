@@ -38,8 +38,8 @@ def host_offers(places: Places, python: str) -> dict[str, Any]:
     }
 
 
-def releases(places: Places, only: str | None, verify: bool) -> list[dict[str, Any]]:
-    """The releases on disk, oldest first; verified by reading every file when asked to."""
+def releases(places: Places, only: str | None, verify: str) -> list[dict[str, Any]]:
+    """The releases on disk, oldest first; ``verify`` as in build.inspect."""
     directory = places.at(places.releases)
     needed = usage.links(places.at(places.instances), Path(places.releases), directory)
     known = [entry for entry in build.finished(directory) if only in (None, entry["id"])]

@@ -19,25 +19,45 @@ from pathlib import Path
 NAME = "manifest.json"
 
 
-def collect(root: Path) -> dict[str, str]:
-    """Entries of everything below ``root``, paths relative to it, without the manifest itself; hashed on threads."""
-    plain: dict[str, str] = {}
+def collect(
+    root: Path, known: Mapping[str, str] | None = None, stamps: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Entries of everything below ``root``, paths relative to it, without the manifest itself; hashed on threads.
+
+    With ``known`` entries and their ``stamps``, a file whose stamp is still the same is not read again.
+    """
+    found: dict[str, str] = {}
     files: list[tuple[str, int]] = []
     for path, info in _walk(root, ""):
+        mode = stat.S_IMODE(info.st_mode)
+        if path == NAME:
+            continue
         if stat.S_ISLNK(info.st_mode):
-            plain[path] = f"l {os.readlink(root / path)}"
+            found[path] = f"l {os.readlink(root / path)}"
         elif stat.S_ISDIR(info.st_mode):
-            plain[path] = f"d {stat.S_IMODE(info.st_mode):04o}"
-        elif stat.S_ISREG(info.st_mode):
-            files.append((path, stat.S_IMODE(info.st_mode)))
+            found[path] = f"d {mode:04o}"
+        elif not stat.S_ISREG(info.st_mode):
+            found[path] = f"? {stat.S_IFMT(info.st_mode):o}"
+        elif known and stamps and path in known and stamps.get(path) == _stamp(info):
+            found[path] = known[path]
         else:
-            plain[path] = f"? {stat.S_IFMT(info.st_mode):o}"
+            files.append((path, mode))
     # hashlib releases the interpreter lock, so threads use the cores; more than 8 only compete for the disk.
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         digests = pool.map(lambda item: sha256(root / item[0]), files)
-        plain.update({path: f"f {mode:04o} {digest}" for (path, mode), digest in zip(files, digests)})
-    plain.pop(NAME, None)
-    return plain
+        found.update({path: f"f {mode:04o} {digest}" for (path, mode), digest in zip(files, digests)})
+    return found
+
+
+def stamps(root: Path) -> dict[str, str]:
+    """A short string for each regular file that is another one after every change to the file."""
+    return {path: _stamp(info) for path, info in _walk(root, "") if stat.S_ISREG(info.st_mode)}
+
+
+def _stamp(info: os.stat_result) -> str:
+    # The time of the last change of the inode is set by the kernel alone: unlike the time of modification, no program
+    # can put it back.
+    return f"{info.st_size} {info.st_ctime_ns} {info.st_ino}"
 
 
 def sha256(path: Path) -> str:

@@ -16,7 +16,9 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors imp
 DRIFT_SHOWN = 50
 
 
-def run(spec: Spec, request: dict[str, Any], wheel_dir: Path, instances: Path, keep: int) -> dict[str, Any]:
+def run(
+    spec: Spec, request: dict[str, Any], wheel_dir: Path, instances: Path, keep: int, verify: str = "full"
+) -> dict[str, Any]:
     """Do the phase that the control node asks for; returns the module's result."""
     if request["phase"] == "take":
         allowed = [digest for _, hashes in spec.wanted for digest in hashes]
@@ -26,20 +28,24 @@ def run(spec: Spec, request: dict[str, Any], wheel_dir: Path, instances: Path, k
     if reason:
         raise EngineError(reason)
     if request["phase"] == "plan":
-        return plan(spec, instances, keep)
+        return plan(spec, instances, keep, verify)
     with build.exclusive(spec.releases):
         # Looked at again: another play may have made the release while this one was sending wheels.
-        result = plan(spec, instances, keep)
-        if result["state_before"] != "complete":
+        found = build.inspect(spec.path, verify)
+        result = _planned(spec, found, instances, keep)
+        if found["state"] != "complete" and not build.remove_added(spec.path, found["manifest"], found["drift"]):
             build.build(spec)
         for identifier in result["removed"]:
             shutil.rmtree(spec.releases / identifier)
     return result
 
 
-def plan(spec: Spec, instances: Path, keep: int) -> dict[str, Any]:
+def plan(spec: Spec, instances: Path, keep: int, verify: str = "full") -> dict[str, Any]:
     """What is there and what a run changes; nothing is written."""
-    found = build.inspect(spec.path)
+    return _planned(spec, build.inspect(spec.path, verify), instances, keep)
+
+
+def _planned(spec: Spec, found: dict[str, Any], instances: Path, keep: int) -> dict[str, Any]:
     removed = outdated(spec, instances, keep)
     complete = found["state"] == "complete"
     shown = found["drift"][:DRIFT_SHOWN]

@@ -67,7 +67,7 @@ def unlocked_requirements(metadata: str, lock: Lock) -> list[str]:
         "extra": "",
     }
     locked = {pin.name for pin in lock.pins}
-    required = map(Requirement, re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE))
+    required = [Requirement(line.strip()) for line in re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)]
     names = {normalise(r.name) for r in required if r.marker is None or r.marker.evaluate(environment)}
     return sorted(names - locked)
 

@@ -71,7 +71,7 @@ def test_releases_are_verified_oldest_first(root, monkeypatch, capsys):
 
 def test_one_release_unverified(root, monkeypatch, capsys):
     (root / "opt/dflash/releases" / IDS[0] / "venv/a.py").write_text("edited")
-    _rc, said = run(engine_info, monkeypatch, capsys, root=str(root), id=IDS[0], verify=False)
+    _rc, said = run(engine_info, monkeypatch, capsys, root=str(root), id=IDS[0], verify="none")
     assert [(r["id"], r["state"]) for r in said["releases"]] == [(IDS[0], "unverified")]
 
 

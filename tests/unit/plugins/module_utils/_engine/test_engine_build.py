@@ -75,7 +75,14 @@ def test_running_it_changes_nothing(made) -> None:
     assert build.inspect(made.path)["drift"] == []
 
 
-def test_compiled_files_know_their_final_place(made) -> None:
+def test_byte_code_needs_no_source_to_be_fresh(made) -> None:
+    """Unchecked hash: neither times nor contents of sources decide whether it is used."""
+    compiled = sorted(_site(made).rglob("*.pyc"))
+    assert {path.name.split(".")[0] for path in compiled} >= {"tinyplugin", "__init__"}
+    assert {path.read_bytes()[4:8] for path in compiled} == {b"\1\0\0\0"}
+
+
+def test_code_knows_its_final_place(made) -> None:
     program = "import tinyengine; print(tinyengine.main.__code__.co_filename)"
     python = made.path / "venv" / "bin" / "python"
     assert str(made.path) + "/venv" in subprocess.run([python, "-c", program], capture_output=True, text=True).stdout
@@ -99,6 +106,48 @@ def test_drift_is_named(copied, tmp_path) -> None:
         f"{inside}/__pycache__/extra.cpython-399.pyc": "bytecode",
     }
     assert f"  missing: {inside}/tinyengine/data.txt" in planned["diff"]["before"].splitlines()
+
+
+@pytest.mark.parametrize("verify", ["quick", "full"])
+def test_an_edit_is_found_though_size_and_time_are_as_before(copied, verify: str) -> None:
+    # A copy has other inodes: the stamps are those of where the release was made, so let them be of this place.
+    recorded = json.loads((copied.path / manifest.NAME).read_text())
+    recorded["stamps"] = manifest.stamps(copied.path)
+    (copied.path / manifest.NAME).write_text(json.dumps(recorded))
+    edited = _site(copied) / "tinyengine" / "data.txt"
+    times = edited.stat()
+    edited.write_text("DATA\n")
+    os.utime(edited, ns=(times.st_atime_ns, times.st_mtime_ns))
+    drift = build.inspect(copied.path, verify)["drift"]
+    assert [(entry["path"].split("/")[-1], entry["problem"]) for entry in drift] == [("data.txt", "changed")]
+
+
+def test_quick_reads_what_was_only_touched(copied, monkeypatch) -> None:
+    recorded = json.loads((copied.path / manifest.NAME).read_text())
+    recorded["stamps"] = manifest.stamps(copied.path)
+    (copied.path / manifest.NAME).write_text(json.dumps(recorded))
+    (_site(copied) / "tinyengine" / "data.txt").touch()
+    read: list[str] = []
+    monkeypatch.setattr(
+        manifest, "sha256", lambda path, original=manifest.sha256: read.append(path.name) or original(path)
+    )
+    assert build.inspect(copied.path, "quick")["state"] == "complete"
+    assert read == ["data.txt"]
+
+
+def test_added_files_are_removed_without_making_it_anew(copied, tmp_path) -> None:
+    site = _site(copied)
+    stray = [site / "tinyengine" / "__pycache__" / "other.cpython-311.pyc", site / "new" / "__pycache__" / "x.pyc"]
+    for path in stray:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"stale")
+    (site / "link.py").symlink_to("tinyplugin.py")
+    shutil.rmtree(tmp_path / "wheels")
+    planned = release.plan(copied, tmp_path / "instances", 3)
+    assert {entry["problem"] for entry in planned["drift"]} == {"bytecode", "added"}
+    result = release.run(copied, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 3)
+    assert result["changed"]
+    assert build.inspect(copied.path)["state"] == "complete"
 
 
 def test_plan_writes_nothing(tmp_path) -> None:
@@ -161,7 +210,7 @@ def test_killed_and_run_again(made, tmp_path, when: str) -> None:
     spec = tiny_spec(tmp_path)
     if when == "repair":
         shutil.copytree(made.path, spec.path, symlinks=True)
-        (spec.path / "note").write_text("drift")
+        (_site(spec) / "tinyengine" / "data.txt").write_text("drift")
     sign = f"{spec.id}.partial/venv/lib/python3*/site-packages/tinyengine"
     program = KILLED.format(root=str(tmp_path))
     child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, env=_environment())
@@ -171,7 +220,7 @@ def test_killed_and_run_again(made, tmp_path, when: str) -> None:
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     if when == "repair":
-        assert [entry["path"] for entry in build.inspect(spec.path)["drift"]] == ["note"]
+        assert [entry["path"].split("/")[-1] for entry in build.inspect(spec.path)["drift"]] == ["data.txt"]
     else:
         assert not spec.path.exists()
     release.run(spec, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 3)

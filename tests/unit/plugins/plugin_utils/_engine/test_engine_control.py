@@ -175,6 +175,7 @@ def test_the_preferred_build_is_taken(project, tmp_path, monkeypatch) -> None:
         ("Requires-Dist: nvidia-nccl-cu13==2.29.7; platform_system == 'Linux'", ["nvidia-nccl-cu13"]),
         ("Requires-Dist: pywin32; sys_platform == 'win32'", []),
         ("Requires-Dist: tiny_engine>=1", []),
+        ("Requires-Dist: wcwidth; extra == 'widechars'\r", []),
         ("Requires-Dist: optree; extra == 'optree'", []),
         ("Requires-Dist: tomli; python_version < '3.11'", []),
         ("Requires-Dist: cuda-toolkit[cublas,nvrtc]==13.0.3", ["cuda-toolkit"]),
