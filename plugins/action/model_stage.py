@@ -16,6 +16,8 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._models import man
 from ansible_collections.inferlab.dflash.plugins.module_utils._models.safetensors import SafetensorsError
 
 display = Display()
+# As in the module's documentation.
+DIRECTORY = "/var/lib/dflash/models"
 
 
 def cached_manifest(source: str) -> dict[str, t.Any]:
@@ -56,6 +58,10 @@ class ActionModule(ActionBase):
             result.update(self._module(arguments, task_vars))
             return result
         source = arguments.get("source")
+        if self._task.check_mode and arguments.get("pending") and not os.path.isdir(str(source)):
+            path = os.path.join(arguments.get("mirror") or arguments.get("directory") or DIRECTORY, arguments["name"])
+            result.update(changed=True, path=path, staged=path, files=[], digest="")
+            return result
         if not isinstance(source, str) or not os.path.isdir(source):
             raise AnsibleActionFail(f"model_stage: {source!r} is not a directory on the control node")
         try:

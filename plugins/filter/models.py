@@ -4,19 +4,25 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.inferlab.dflash.plugins.module_utils._models import reference
 
 
-def model_reference(text: str, builtin: str = "") -> dict[str, t.Any]:
-    """Parsed model reference; ``source`` is the directory on the control node for builtin and control references."""
+def model_reference(text: str, builtin: str = "", cache: str = "~/.cache/inferlab-dflash") -> dict[str, t.Any]:
+    """Parsed model reference; ``source`` is the directory on the control node that the model is taken from."""
     try:
         parsed = reference.parse(text)
     except reference.ReferenceError as error:
         raise AnsibleFilterError(str(error)) from error
-    source = f"{builtin}/{parsed.location.split('-', 1)[1]}" if parsed.kind == "builtin" else parsed.location
+    sources = {
+        "builtin": f"{builtin}/{parsed.location.partition('-')[2]}",
+        "hub": f"{cache}/hub/{parsed.name}",
+        "host": f"{cache}/hosts/{parsed.host}/{parsed.name}",
+    }
+    source = os.path.expanduser(sources.get(parsed.kind, parsed.location))
     return {**parsed._asdict(), "reference": text, "source": source}
 
 

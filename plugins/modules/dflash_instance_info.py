@@ -93,10 +93,11 @@ def main() -> None:
     root = module.params["root"]
     folder = os.path.dirname(store.Paths("x", root).state)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    instances = [describe(module, name, root) for name in names]
     module.exit_json(
         changed=False,
-        instances=[describe(module, name, root) for name in names],
-        listening=collect_ports(Source(root), []),
+        instances=instances,
+        listening=store.attribute_ports(collect_ports(Source(root), []), instances),
         history=store.read_history(store.Paths("x", root).history)[-200:],
     )
 

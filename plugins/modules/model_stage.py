@@ -49,6 +49,10 @@ options:
   mirror:
     description: Directory in memory, such as C(/dev/shm/dflash), into which the staged model is copied too.
     type: path
+  pending:
+    description: In check mode, a source that is not there yet will come from a step that check mode only predicts.
+    type: bool
+    default: false
   phase:
     description: Used between the action plugin and the host; leave it alone.
     type: str
@@ -85,7 +89,7 @@ staged:
   returned: always
   type: str
 files:
-  description: Files that were sent, or would be.
+  description: Files that were sent, or would be; for O(remote=true) the files of the model.
   returned: always
   type: list
   elements: str
@@ -105,6 +109,7 @@ ARGUMENTS = {
     "directory": {"type": "path", "default": "/var/lib/dflash/models"},
     "verify": {"type": "str", "choices": ["quick", "full"], "default": "quick"},
     "mirror": {"type": "path"},
+    "pending": {"type": "bool", "default": False},
     "phase": {"type": "str", "choices": ["compare", "receive", "publish"], "default": "compare"},
     "manifest": {"type": "dict"},
     "file": {"type": "dict"},

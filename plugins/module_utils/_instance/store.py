@@ -132,3 +132,17 @@ def read_current(
         "api_key_in_use": active.get("api_key_digest") == key_digest(api_key, active.get("api_key_salt", "")),
         **systemd_state(show),
     }
+
+
+def attribute_ports(
+    listening: t.Sequence[t.Mapping[str, t.Any]], instances: t.Sequence[t.Mapping[str, t.Any]]
+) -> list[dict[str, t.Any]]:
+    """Listening sockets, those without a visible holder given to the running instance whose recorded port they are.
+
+    In a container without CAP_SYS_PTRACE even root cannot see which process of another user holds a socket.
+    """
+    own = {instance["port"]: instance["unit"] for instance in instances if instance["active"] and instance["port"]}
+    return [
+        {**entry, "unit": own[entry["port"]]} if entry.get("pid") is None and entry["port"] in own else dict(entry)
+        for entry in listening
+    ]

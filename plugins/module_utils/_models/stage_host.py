@@ -70,7 +70,8 @@ def inspect(source: str) -> dict[str, t.Any]:
     }
     staging.check_source(listed, source)
     check_weights(source)
-    return {"changed": False, "path": source, "staged": source, "files": [], "digest": digest(listed)}
+    files = [entry["path"] for entry in listed["files"]]
+    return {"changed": False, "path": source, "staged": source, "files": files, "digest": digest(listed)}
 
 
 def _paths(params: t.Mapping[str, t.Any]) -> tuple[str, str]:
