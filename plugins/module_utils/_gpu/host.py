@@ -89,7 +89,7 @@ class Host:
         return found if self.live else [path[len(self.root) :] for path in found]
 
     def realpath(self, path: str) -> str:
-        """The path without symbolic links; absolute links stay inside the root. A missing part ends the search."""
+        """The path without symbolic links; absolute links stay inside the root. A missing part stays as it is."""
         pending = [part for part in path.split("/") if part]
         done: list[str] = []
         followed = 0
@@ -109,7 +109,7 @@ class Host:
                 continue
             followed += 1
             if followed > 40:
-                break
+                return path  # a loop of links: the kernel says so too
             if target.startswith("/"):
                 done = []
             pending = [step for step in target.split("/") if step] + pending
