@@ -191,11 +191,16 @@ def molecule_scenario(totals: Totals, name: str) -> None:
         "PY_COLORS": "0",
     }
     begin = time.monotonic()
-    work = COPY
-    status, _seconds = run([str(tools / "molecule"), "create", "-s", "default"], work, env)
-    if status == 0:
-        status, _seconds = run([str(tools / "molecule"), "test", "-s", name, "--destroy=never"], work, env)
-    run([str(tools / "molecule"), "destroy", "-s", "default"], work, env)
+
+    def step(*words: str) -> bool:
+        return run([str(tools / "molecule"), *words], COPY, env)[0] == 0
+
+    # An interrupted run leaves a state that says "created" and "prepared" of hosts that are gone.
+    step("reset", "-s", name)
+    step("reset", "-s", "default")
+    ok = step("create", "-s", "default") and step("test", "-s", name, "--destroy=never")
+    step("destroy", "-s", "default")
+    status = 0 if ok else 1
     totals.record(f"molecule {name}", status == 0, time.monotonic() - begin)
 
 
