@@ -200,8 +200,7 @@ def molecule_scenario(totals: Totals, name: str) -> None:
     step("reset", "-s", "default")
     ok = step("create", "-s", "default") and step("test", "-s", name, "--destroy=never")
     step("destroy", "-s", "default")
-    status = 0 if ok else 1
-    totals.record(f"molecule {name}", status == 0, time.monotonic() - begin)
+    totals.record(f"molecule {name}", ok, time.monotonic() - begin)
 
 
 def molecule(totals: Totals, options: argparse.Namespace) -> None:
