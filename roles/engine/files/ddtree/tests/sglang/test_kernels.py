@@ -130,9 +130,7 @@ def test_topk_is_exact_over_shards(dtype: torch.dtype, ranks: int) -> None:
             "ids": torch.empty(rows, k, dtype=torch.int32),
             "lse": torch.empty(rows),
         }
-        kernels.topk_merge(
-            **partial, rows=rows, splits=splits, k=k, split_major=False, normalise=ranks == 1, **merged
-        )
+        kernels.topk_merge(**partial, rows=rows, splits=splits, k=k, split_major=False, normalise=ranks == 1, **merged)
         shard_values.append(merged["logprob"])
         shard_ids.append(merged["ids"])
         shard_lse.append(merged["lse"])
@@ -215,6 +213,8 @@ def test_accept_follows_the_reference_walk(seed: int) -> None:
         "src_loc": torch.full((batch, block), POISON),
         "tgt_loc": torch.full((batch, block), POISON),
         "hidden_index": torch.full((batch, block), POISON),
+        "commit_loc": torch.full((batch, block), POISON),
+        "commit_positions": torch.full((batch, block), POISON),
         "accept_lens": torch.full((batch,), POISON, dtype=torch.int32),
         "bonus": torch.full((batch,), POISON),
         "new_seq_lens": torch.full((batch,), POISON),
@@ -232,3 +232,14 @@ def test_accept_follows_the_reference_walk(seed: int) -> None:
         assert out["tgt_loc"][request].tolist() == cache_loc[request, :length].tolist() + [0] * (block - length)
         assert out["hidden_index"][request, :length].tolist() == (path + request * rows).tolist()
         assert (out["hidden_index"][request, length:] == request * rows).all()
+        assert torch.equal(out["commit_loc"][request], cache_loc[request, :block])
+        assert out["commit_positions"][request].tolist() == list(range(seq_lens[request], seq_lens[request] + block))
+
+    # A recorded walk that decides only the first request leaves the others alone.
+    kernels.accept(
+        tree.tokens, tree.parents.int(), choices, cache_loc, seq_lens, **out, live=torch.tensor([1], dtype=torch.int32)
+    )
+    assert out["accept_lens"].tolist() == [expected.lengths[0], 0, 0]
+    assert out["new_seq_lens"].tolist() == [seq_lens[0] + expected.lengths[0], seq_lens[1], seq_lens[2]]
+    assert (out["src_loc"][1:] == 0).all() and (out["tgt_loc"][1:] == 0).all()
+    assert (out["accept_index"][1:] == NONE).all()

@@ -14,7 +14,25 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
+
+
+def is_plain_greedy(batch: ScheduleBatch) -> bool:
+    """Whether the target's raw argmax decides the round: no sampling, grammar, penalty, bias or custom processor."""
+    info = batch.sampling_info
+    if batch.has_grammar:
+        return False
+    if info is None:
+        return True
+    return (
+        info.is_all_greedy
+        and not info.has_custom_logit_processor
+        and info.acc_additive_penalties is None
+        and info.acc_scaling_penalties is None
+        and info.logit_bias is None
+        and getattr(info, "grammar_mask", None) is None
+    )
 
 
 def adjust_logits(logits: torch.Tensor, sampling_info: SamplingBatchInfo, rows: int) -> None:

@@ -20,6 +20,9 @@ FORCE_SPINE_ENV = "SGLANG_DDTREE_FORCE_SPINE"
 MAX_TREE_BATCH_ENV = "SGLANG_DDTREE_MAX_TREE_BATCH"
 """Options without a field in ServerArgs travel to the scheduler processes in the environment."""
 
+EAGER_COMMIT_ENV = "SGLANG_DDTREE_EAGER_COMMIT"
+"""Set to 1, the commit of greedy rounds stays out of the verify graphs: for debugging and for comparison."""
+
 
 class ConfigError(ValueError):
     """An option or a combination of options that DDTREE does not serve."""

@@ -259,13 +259,17 @@ def _accept_kernel(
     src_loc_ptr,
     tgt_loc_ptr,
     hidden_index_ptr,
+    commit_loc_ptr,
+    commit_position_ptr,
     accept_len_ptr,
     bonus_ptr,
     new_seq_len_ptr,
+    live_ptr,
     N: tl.constexpr,
     N_POW2: tl.constexpr,
     L: tl.constexpr,
     L_POW2: tl.constexpr,
+    HAS_LIVE: tl.constexpr,
 ):
     """Walk the verified tree: follow the child that carries the target's choice until there is none."""
     req = tl.program_id(0).to(tl.int64)
@@ -279,6 +283,8 @@ def _accept_kernel(
     out = tl.zeros((L_POW2,), dtype=tl.int64)
     node = tl.full((), 0, dtype=tl.int32)
     alive = tl.full((), 1, dtype=tl.int32)
+    if HAS_LIVE:
+        alive = (req < tl.load(live_ptr)).to(tl.int32)
     length = tl.full((), 0, dtype=tl.int32)
     bonus = tl.full((), 0, dtype=tl.int64)
     for s in range(L):
@@ -301,9 +307,12 @@ def _accept_kernel(
     # Slot 0 is the pool's dummy: rows past the accepted run copy it onto itself.
     tl.store(src_loc_ptr + row, tl.load(cache_loc_ptr + source, mask=inside & accepted, other=0), mask=inside)
     tl.store(tgt_loc_ptr + row, tl.load(cache_loc_ptr + req * N + step, mask=inside & accepted, other=0), mask=inside)
+    prefix = tl.load(seq_lens_ptr + req).to(tl.int64)
+    tl.store(commit_loc_ptr + row, tl.load(cache_loc_ptr + req * N + step, mask=inside, other=0), mask=inside)
+    tl.store(commit_position_ptr + row, prefix + step, mask=inside)
     tl.store(accept_len_ptr + req, length)
     tl.store(bonus_ptr + req, bonus)
-    tl.store(new_seq_len_ptr + req, tl.load(seq_lens_ptr + req).to(tl.int64) + length)
+    tl.store(new_seq_len_ptr + req, prefix + length)
 
 
 def topk_splits(vocab: int) -> int:
@@ -479,16 +488,23 @@ def accept(
     src_loc: torch.Tensor,
     tgt_loc: torch.Tensor,
     hidden_index: torch.Tensor,
+    commit_loc: torch.Tensor,
+    commit_positions: torch.Tensor,
     accept_lens: torch.Tensor,
     bonus: torch.Tensor,
     new_seq_lens: torch.Tensor,
+    live: torch.Tensor | None = None,
 ) -> None:
     """Walk each verified tree and lay out what the commit needs.
 
     ``predict`` int64 [b, N] is the target's choice (argmax or sample) after each row. Outputs: ``accept_index`` int32
     [b, L] flat row numbers, -1 padded; ``out_token`` int64 [b, L], accepted drafts then the bonus; ``src_loc`` and
-    ``tgt_loc`` int64 [b, L] KV slots to move, 0 padded; ``hidden_index`` int64 [b, L] row gather; ``accept_lens``
-    int32 [b] (drafts + bonus); ``bonus`` and ``new_seq_lens`` int64 [b].
+    ``tgt_loc`` int64 [b, L] KV slots to move, 0 padded; ``hidden_index`` int64 [b, L] row gather; ``commit_loc`` and
+    ``commit_positions`` int64 [b, L], slots and text positions of the rows p .. p + L - 1 that ``accept_lens`` int32 [b]
+    (drafts + bonus) cuts; ``bonus`` and ``new_seq_lens`` int64 [b].
+
+    ``live`` (int32, one element) is the number of requests to walk; the others accept nothing and move nothing. It
+    makes the launch safe in a graph that is padded, or replayed for a round that another walk decides.
     """
     bs, rows = token.shape
     block_size = out_token.shape[1]
@@ -503,12 +519,16 @@ def accept(
         src_loc,
         tgt_loc,
         hidden_index,
+        commit_loc,
+        commit_positions,
         accept_lens,
         bonus,
         new_seq_lens,
+        accept_lens if live is None else live,
         N=rows,
         N_POW2=triton.next_power_of_2(rows),
         L=block_size,
         L_POW2=triton.next_power_of_2(block_size),
+        HAS_LIVE=live is not None,
         num_warps=1,
     )

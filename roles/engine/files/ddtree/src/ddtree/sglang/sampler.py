@@ -7,6 +7,7 @@ from __future__ import annotations
 import torch
 
 from ddtree.sglang import kernels
+from ddtree.sglang.buffers import Draft
 from ddtree.sglang.config import DDTreeConfig
 
 
@@ -66,7 +67,12 @@ class DDTreeDraftSampler:
         # The chain of best tokens, for rounds that verify it instead of the tree.
         self.chain = empty(max_bs, config.block_size, dtype=i64)
         line = torch.arange(config.block_size, dtype=i32, device=device).repeat(max_bs, 1)
-        self.chain_parent, self.chain_depth = line - 1, line
+
+        def places(width: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return empty(max_bs, width, dtype=i64), empty(max_bs, width, dtype=i64)
+
+        self.chain_draft = Draft(self.chain, line - 1, line, None, None, *places(config.block_size))
+        self.tree_draft = Draft(self.token, self.parent, self.depth, self.next_token, self.next_sibling, *places(rows))
 
     def __call__(self, hidden_states: torch.Tensor, input_ids: torch.Tensor) -> None:
         """``hidden_states`` [b * L, H] of the draft block, ``input_ids`` [b * L] whose column 0 is the bonus token."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from sglang.kernels.ops.speculative.dflash import _prepare_dflash_draft_block_un
 from sglang.srt.configs.hybrid_arch import mambaish_config
 from sglang.srt.distributed import get_tp_group
 from sglang.srt.managers.scheduler import GenerationBatchResult
+from sglang.srt.model_executor.cuda_graph_config import Backend
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
 from sglang.srt.runtime_context import get_exec
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
@@ -30,9 +31,10 @@ from sglang.srt.speculative.spec_utils import (
 )
 
 from ddtree.sglang import hooks, kernels
-from ddtree.sglang.buffers import RoundBuffers, RoundTensors
-from ddtree.sglang.choice import adjust_logits, agree_across_ranks, choose
-from ddtree.sglang.config import DDTreeConfig, options_from_environment
+from ddtree.sglang.buffers import Draft, Round, RoundBuffers
+from ddtree.sglang.choice import adjust_logits, agree_across_ranks, choose, is_plain_greedy
+from ddtree.sglang.commit import CapturedCommit, keep_path, walk
+from ddtree.sglang.config import EAGER_COMMIT_ENV, DDTreeConfig, options_from_environment
 from ddtree.sglang.draft_input import DDTreeDraftInput
 from ddtree.sglang.metrics import DDTreeMetrics
 from ddtree.sglang.sampler import DDTreeDraftSampler
@@ -47,25 +49,6 @@ if TYPE_CHECKING:
     from sglang.srt.server_args import ServerArgs
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What the target verifies this round: node-indexed, [b, rows]. Chains have no links."""
-
-    token: torch.Tensor
-    parent: torch.Tensor
-    depth: torch.Tensor
-    next_token: torch.Tensor | None
-    next_sibling: torch.Tensor | None
-
-    @property
-    def rows(self) -> int:
-        return int(self.token.shape[1])
-
-    @property
-    def is_chain(self) -> bool:
-        return self.next_token is None
 
 
 class DDTreeWorker(DFlashWorkerV2):
@@ -101,6 +84,7 @@ class DDTreeWorker(DFlashWorkerV2):
         if self._is_hybrid and max_tree_batch is not None:
             logger.warning("DDTREE: the chain fallback serves dense attention targets only; trees at every batch size.")
         self._rounds = RoundBuffers(self.config.block_size, self.device)
+        self._captured_commit: CapturedCommit | None = None
         self._eager_mask = torch.zeros((0,), dtype=torch.uint8, device=self.device)
         self._chain_verify = None
         self._last_nodes = self.config.budget
@@ -112,10 +96,18 @@ class DDTreeWorker(DFlashWorkerV2):
 
     # --- start-up -----------------------------------------------------------------------------------------------
 
+    def init_attention_backends(self) -> None:
+        """Also makes what the target's graphs, captured next, must find: the draft's static outputs and the commit."""
+        super().init_attention_backends()
+        self._draft_sampler = self._maybe_build_draft_sampler()
+        if self._graphs_enabled and SIMULATE_ACC_LEN <= 0 and os.environ.get(EAGER_COMMIT_ENV) != "1":
+            self._captured_commit = CapturedCommit(self, self._draft_of_runner)
+            self.model_runner.capture_tail_hooks.append(self._captured_commit)
+
     def init_cuda_graphs(self) -> None:
-        super().init_cuda_graphs()
-        if self._draft_sampler is None:  # graphs are off: the same sampler runs eagerly
-            self._draft_sampler = self._maybe_build_draft_sampler()
+        if self._graphs_enabled:
+            self.draft_model_runner.capture_tail_hooks.append(self._draft_tail)
+        self._draft_worker.init_cuda_graphs(capture_decode_cuda_graph=self._graphs_enabled)
         target = self.model_runner
         has_graphs = target.decode_cuda_graph_runner is not None
         if self._falls_back and has_graphs:
@@ -129,7 +121,8 @@ class DDTreeWorker(DFlashWorkerV2):
         if self.ps.tp_rank == 0:
             logger.info(
                 "DDTREE ready: plugin inferlab-ddtree %s, budget=%d, topk=%d, block_size=%d, verify rows=%d, "
-                "draft graph=%s, verify graph=%s, chain above batch=%s, force_spine=%s, tree build=%.1f us at batch 1",
+                "draft graph=%s, verify graph=%s, commit in graph=%s, chain above batch=%s, force_spine=%s, "
+                "tree build=%.1f us at batch 1",
                 _version(),
                 config.budget,
                 config.topk,
@@ -137,17 +130,22 @@ class DDTreeWorker(DFlashWorkerV2):
                 config.rows,
                 self.draft_model_runner.decode_cuda_graph_runner is not None,
                 has_graphs,
+                self._captured_commit is not None,
                 config.max_tree_batch if self._falls_back else None,
                 config.force_spine,
                 build_seconds * 1e6,
             )
 
     @property
+    def _graphs_enabled(self) -> bool:
+        return get_exec().graph.cuda_graph_config.decode.backend != Backend.DISABLED
+
+    @property
     def _falls_back(self) -> bool:
         return self.config.max_tree_batch is not None and not self.config.is_chain and not self._is_hybrid
 
     def _maybe_build_draft_sampler(self) -> DDTreeDraftSampler:
-        """Overrides DFLASH's argmax sampler; the base class captures it into the draft graph."""
+        """Takes the place of DFLASH's argmax sampler."""
         lm_head = getattr(self.model_runner.model, "lm_head", None)
         if lm_head is None or not hasattr(lm_head, "weight"):
             raise RuntimeError("DDTREE needs the target's lm_head with a weight. Use --speculative-algorithm DFLASH.")
@@ -196,17 +194,64 @@ class DDTreeWorker(DFlashWorkerV2):
             raise ValueError("DDTREE speculative decoding does not support return_logprob yet.")
         # Carried over from the previous round, possibly from another stream.
         batch.seq_lens.record_stream(torch.get_device_module(self.device).current_stream())
-        bs = len(batch.seq_lens)
-        draft = self._draft(batch)
-        tensors = self._rounds.take(bs, draft.rows)
+        draft, planned = self._draft(batch)
         use_chain_graph = draft.is_chain and self._chain_verify is not None
         with self._chain_verify.active() if use_chain_graph else contextlib.nullcontext():
-            logits_output, can_run_cuda_graph, grammar_mask = self._verify(batch, draft, tensors, grammar_barrier)
-        self._accept(batch, draft, tensors, logits_output.next_token_logits, grammar_mask)
-        return self._commit(batch, draft, tensors, logits_output, can_run_cuda_graph, on_publish)
+            captured = self._captured_commit
+            in_graph_decides = captured is not None and is_plain_greedy(batch)
+            if captured is not None:
+                captured.arm(len(batch.seq_lens) if in_graph_decides else 0)
+            logits_output, in_graph, grammar_mask = self._verify(batch, draft, planned, grammar_barrier)
+            if in_graph_decides and in_graph:
+                runner = self.model_runner.decode_cuda_graph_runner
+                results = captured.results(draft.is_chain, runner.bs, len(batch.seq_lens))
+                if on_publish is not None:
+                    on_publish(results.new_seq_lens)
+            else:
+                results = self._accept(batch, draft, logits_output.next_token_logits, grammar_mask)
+                if on_publish is not None:
+                    on_publish(results.new_seq_lens)
+                keep_path(self, draft, results, logits_output.hidden_states)
+        return self._finish(batch, draft, results, logits_output, in_graph)
 
-    def _draft(self, batch: ScheduleBatch) -> Draft:
-        """Draft block and its tree (or chain). Everything stays on the device."""
+    def _draft_of_runner(self, runner: object) -> Draft:
+        """Which static draft a target graph runner verifies."""
+        sampler = self._draft_sampler
+        from ddtree.sglang.graphs import ChainVerifyGraphRunner
+
+        if self.config.is_chain or isinstance(runner, ChainVerifyGraphRunner):
+            return sampler.chain_draft
+        return sampler.tree_draft
+
+    def _draft_tail(self, _runner: object, out: object, forward_batch: object, num_tokens: int) -> None:
+        """Tail hook of the draft graphs: trees of the block, and where the target will put their rows."""
+        self._draft_sampler(out.hidden_states, forward_batch.input_ids)
+        if self.use_compact_draft_cache:  # the draft's lengths are not the text's
+            return
+        bs = num_tokens // self.config.block_size
+        args = forward_batch.seq_lens, forward_batch.req_pool_indices
+        if self.config.is_chain or self._falls_back:
+            self._plan(self._draft_sampler.chain_draft.of(bs), *args, None)
+        if not self.config.is_chain:
+            self._plan(self._draft_sampler.tree_draft.of(bs), *args, self.model_runner.attn_backend.verify_mask.buffer)
+
+    def _plan(
+        self, draft: Draft, seq_lens: torch.Tensor, req_pool_indices: torch.Tensor, mask: torch.Tensor | None
+    ) -> None:
+        kernels.prepare_verify(
+            draft.parent,
+            draft.depth,
+            seq_lens,
+            req_pool_indices,
+            self.model_runner.req_to_token_pool.req_to_token,
+            max_depth=self.config.block_size - 1,
+            positions=draft.positions,
+            cache_loc=draft.cache_loc,
+            mask=mask,
+        )
+
+    def _draft(self, batch: ScheduleBatch) -> tuple[Draft, bool]:
+        """Draft block and its tree (or chain), and whether its rows are planned. Everything stays on the device."""
         bs = len(batch.seq_lens)
         draft_input = batch.spec_info
         self._ensure_draft_block_buffers(bs)
@@ -245,15 +290,9 @@ class DDTreeWorker(DFlashWorkerV2):
             draft_out = self.draft_model_runner.forward(forward_batch)
             if not draft_out.can_run_graph:
                 sampler(draft_out.logits_output.hidden_states, block_ids.view(-1))
-        if self.config.is_chain or (self._falls_back and bs > self.config.max_tree_batch):
-            return Draft(sampler.chain[:bs], sampler.chain_parent[:bs], sampler.chain_depth[:bs], None, None)
-        return Draft(
-            sampler.token[:bs],
-            sampler.parent[:bs],
-            sampler.depth[:bs],
-            sampler.next_token[:bs],
-            sampler.next_sibling[:bs],
-        )
+        use_chain = self.config.is_chain or (self._falls_back and bs > self.config.max_tree_batch)
+        draft = (sampler.chain_draft if use_chain else sampler.tree_draft).of(bs)
+        return draft, bool(draft_out.can_run_graph) and not self.use_compact_draft_cache
 
     def _draft_lengths(self, batch: ScheduleBatch, cache_loc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
         """Prefix lengths the draft attends to, with a host-side upper bound of them (as DFLASH plans them)."""
@@ -288,28 +327,19 @@ class DDTreeWorker(DFlashWorkerV2):
         self,
         batch: ScheduleBatch,
         draft: Draft,
-        tensors: RoundTensors,
+        planned: bool,
         grammar_barrier: Callable[[], None] | None,
     ) -> tuple[object, bool, object | None]:
         """One target forward over all rows. Returns its output, whether a graph ran it, and the grammar mask."""
         bs, rows = draft.token.shape
         mask = None if draft.is_chain else self._mask_buffer(batch, bs, rows)
-        kernels.prepare_verify(
-            draft.parent,
-            draft.depth,
-            batch.seq_lens,
-            batch.req_pool_indices,
-            self.model_runner.req_to_token_pool.req_to_token,
-            max_depth=self.config.block_size - 1,
-            positions=tensors.positions,
-            cache_loc=tensors.cache_loc,
-            mask=mask,
-        )
+        if not planned:
+            self._plan(draft, batch.seq_lens, batch.req_pool_indices, mask)
         # Copies start here so that they run beside the target forward.
         grammar_tree = self._grammar_tree(draft) if batch.has_grammar else None
         verify_input = DDTreeVerifyInput(
             draft_token=draft.token.reshape(-1),
-            positions=tensors.positions.view(-1),
+            positions=draft.positions.view(-1),
             draft_token_num=rows,
             topk=1 if draft.is_chain else self.config.topk,
             # Graph replay copies custom_mask into the backend's buffer; the tails are in that buffer already, so one
@@ -318,7 +348,7 @@ class DDTreeWorker(DFlashWorkerV2):
             retrieve_next_token=draft.next_token,
             retrieve_next_sibling=draft.next_sibling,
         )
-        batch.out_cache_loc = tensors.cache_loc.view(-1)
+        batch.out_cache_loc = draft.cache_loc.view(-1)
         if self._is_hybrid:
             prepare_mamba_track_for_verify(batch)
         backup = batch.seq_lens_cpu, batch.seq_lens_sum
@@ -368,85 +398,39 @@ class DDTreeWorker(DFlashWorkerV2):
             self._eager_mask = torch.zeros((cells,), dtype=torch.uint8, device=self.device)
         return self._eager_mask
 
-    def _accept(
-        self,
-        batch: ScheduleBatch,
-        draft: Draft,
-        tensors: RoundTensors,
-        logits: torch.Tensor,
-        grammar_mask: object | None,
-    ) -> None:
+    def _accept(self, batch: ScheduleBatch, draft: Draft, logits: torch.Tensor, grammar_mask: object | None) -> Round:
         """The target's choice at every row, and the walk along it."""
+        results = self._rounds.take(len(batch.seq_lens))
         if batch.sampling_info is not None:
             adjust_logits(logits, batch.sampling_info, draft.rows)
         if grammar_mask is not None:
             grammar_mask.apply(logits)
-        chosen = agree_across_ranks(choose(logits, batch.sampling_info, tensors.positions), batch.sampling_info)
-        kernels.accept(
-            draft.token,
-            draft.parent,
-            chosen,
-            tensors.cache_loc,
-            batch.seq_lens,
-            accept_index=tensors.accept_index,
-            out_token=tensors.out_token,
-            src_loc=tensors.src_loc,
-            tgt_loc=tensors.tgt_loc,
-            hidden_index=tensors.hidden_index,
-            accept_lens=tensors.accept_lens,
-            bonus=tensors.bonus,
-            new_seq_lens=tensors.new_seq_lens,
-        )
+        chosen = agree_across_ranks(choose(logits, batch.sampling_info, draft.positions), batch.sampling_info)
+        walk(draft, chosen, batch.seq_lens, results, None)
         if SIMULATE_ACC_LEN > 0:
-            force_acceptance(tensors, batch.seq_lens, draft.rows)
+            force_acceptance(draft, results, batch.seq_lens)
+        return results
 
-    def _commit(
-        self,
-        batch: ScheduleBatch,
-        draft: Draft,
-        tensors: RoundTensors,
-        logits_output: object,
-        can_run_cuda_graph: bool,
-        on_publish: Callable[[torch.Tensor], None] | None,
+    def _finish(
+        self, batch: ScheduleBatch, draft: Draft, results: Round, logits_output: object, in_graph: bool
     ) -> GenerationBatchResult:
-        """Keep the accepted path: recurrent state, target KV rows, drafter KV rows."""
-        bs, rows = draft.token.shape
-        block_size = self.config.block_size
-        if on_publish is not None:
-            on_publish(tensors.new_seq_lens)
         if self._need_mamba_verify_commit:
             commit_mamba_states_after_verify(
-                self.target_worker, batch, tensors.accept_lens, tensors.accept_index, draft_token_num=rows
+                self.target_worker, batch, results.accept_lens, results.accept_index, draft_token_num=draft.rows
             )
-        if not draft.is_chain:  # a chain's accepted rows are in place
-            self.model_runner.token_to_kv_pool.move_kv_cache(tensors.tgt_loc.view(-1), tensors.src_loc.view(-1))
-        hidden = logits_output.hidden_states
-        if hidden is None:
-            raise RuntimeError("DDTREE verify requires target hidden states, but got None.")
-        if not draft.is_chain:
-            hidden = hidden.index_select(0, tensors.hidden_index.view(-1))
-        cache_loc = self._draft_verify_out_cache_loc_buf[:bs]
-        self._append_target_hidden_to_draft_kv_by_loc(
-            target_hidden=hidden.reshape(bs * block_size, -1),
-            cache_loc=cache_loc.reshape(-1),
-            cache_loc_2d=cache_loc,
-            positions=self._draft_block_positions_buf[:bs].reshape(-1),
-            commit_lens=tensors.accept_lens,
-        )
         # Large; the scheduler would copy it to the host.
         logits_output.hidden_states = None
-        self._last_nodes = rows - 1
+        self._last_nodes = draft.rows - 1
+        new_seq_lens = results.new_seq_lens
         return GenerationBatchResult(
             logits_output=logits_output,
-            next_token_ids=tensors.out_token.reshape(-1),
-            accept_lens=tensors.accept_lens,
-            can_run_cuda_graph=can_run_cuda_graph,
-            next_draft_input=self._make_next_draft_input_decode(
-                bonus_tokens=tensors.bonus, new_seq_lens=tensors.new_seq_lens
-            ),
+            next_token_ids=results.out_token.view(-1),
+            accept_lens=results.accept_lens,
+            can_run_cuda_graph=in_graph,
+            next_draft_input=self._make_next_draft_input_decode(bonus_tokens=results.bonus, new_seq_lens=new_seq_lens),
             # Stride of next_token_ids.
-            speculative_num_draft_tokens=block_size,
-            new_seq_lens=tensors.new_seq_lens,
+            speculative_num_draft_tokens=self.config.block_size,
+            new_seq_lens=new_seq_lens,
         )
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
