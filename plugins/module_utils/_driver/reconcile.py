@@ -283,8 +283,9 @@ class Reconciler:
                 self._give_up(backend, entry, str(error), False, quiet)
         self.gathered = self._gather()
         names = self._names(choice)
+        pinned: list[str] = []
         if self.options.hold:
-            self._pin(backend, names, backend.exclusion(names))
+            pinned = names if self._pin(backend, names, backend.exclusion(names)) else []
         else:
             # What was on hold stays on hold: apt releases a hold when it moves the package.
             backend.set_holds([package["name"] for package in entry["before"]["packages"] if package["held"]], [])
@@ -298,7 +299,7 @@ class Reconciler:
             entry,
             record.DONE,
             after=self._snapshot(backend),
-            pinned=names if self.options.hold else [],
+            pinned=pinned,
             proof=verdict["reason"],
         )
         self.result["reboot_needed"] = bool(made["reboot_required"])
@@ -367,13 +368,15 @@ class Reconciler:
             raise Refused(f"the former versions cannot be had: {transaction.describe_missing(choice['missing'])}.")
         return choice
 
-    @staticmethod
-    def _restore_pins(backend: apt.Apt | dnf.Dnf, entry: record.Entry) -> None:
+    def _restore_pins(self, backend: apt.Apt | dnf.Dnf, entry: record.Entry) -> None:
         before = entry["before"]
         held = {package["name"] for package in before["packages"] if package["held"]}
         known = {package["name"] for package in before["packages"]} | set(entry.get("pinned") or ())
-        backend.set_holds(held, known - held)
-        backend.write_exclusion(before["exclusion"])
+        try:
+            backend.set_holds(held, known - held)
+            backend.write_exclusion(before["exclusion"])
+        except shell.Failed as error:
+            self.result["warnings"].append(f"the former holds could not be set: {error}")
 
     def _keep_pinned(self) -> None:
         """Nothing to move. A hold or an exclusion of an earlier run that got lost since is set again."""
@@ -403,12 +406,15 @@ class Reconciler:
             locks.wait(self.options.lock_timeout)
             self._pin(backend, loose, wanted)
 
-    def _pin(self, backend: apt.Apt | dnf.Dnf, names: t.Sequence[str], exclusion: str | None) -> None:
+    def _pin(self, backend: apt.Apt | dnf.Dnf, names: t.Sequence[str], exclusion: str | None) -> bool:
+        """Hold and exclude. A host that cannot hold packages (dnf without its plugin) is repaired all the same, with a warning."""
         try:
             backend.set_holds(names, [])
             backend.write_exclusion(exclusion)
         except shell.Failed as error:
             self.result["warnings"].append(f"the packages could not be put on hold: {error}")
+            return False
+        return True
 
     def _reload(self, made: dict[str, t.Any]) -> None:
         modules = reload.loaded(self.host)
