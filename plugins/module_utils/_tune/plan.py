@@ -62,6 +62,7 @@ def build(
     requests: int,
     max_tokens: int,
     prompts: str,
+    prompt_set: t.Sequence[str] = (),
     time_limit: float,
     start_timeout: float = 900.0,
     warmup: int = 2,
@@ -73,6 +74,8 @@ def build(
 ) -> dict[str, t.Any]:
     """The plan: one command line a configuration, on a port of its own that only the host itself can reach.
 
+    :param prompts: file or folder, from beside the plan when it is not absolute; ``prompt_set`` names what is in it, so that another set
+        makes another run.
     :param chosen: from :func:`configurations`; those that draft are left out with a PlanError when there is no drafter.
     :raises PlanError: numbers out of range, or an instance that cannot be started in one of the configurations.
     """
@@ -99,6 +102,7 @@ def build(
         "concurrencies": levels,
         "blocks": _positive("blocks", blocks),
         "prompts": [prompts],
+        "prompt_set": list(prompt_set),
         "requests": int(requests),
         "warmup": int(warmup),
         "seed": int(seed),

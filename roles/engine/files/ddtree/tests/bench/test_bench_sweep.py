@@ -141,7 +141,7 @@ def test_bad_plans_are_refused(change, reason):
 
 
 def test_command_line_sweep_and_collect(free_port, prompt_file, tmp_path, capsys):
-    plan = plan_for(free_port, prompt_file, keys=("none",), blocks=1, concurrencies=[1])
+    plan = plan_for(free_port, prompt_file.name, keys=("none",), blocks=1, concurrencies=[1])
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     where = ["--plan", str(tmp_path / "plan.json"), "--folder", str(tmp_path / "run")]
     assert main(["sweep", *where]) == 0

@@ -133,9 +133,15 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-async def _sweep(args: argparse.Namespace) -> int:
-    plan = json.loads(args.plan.read_text(encoding="utf-8"))
+def _plan(path: Path) -> dict[str, Any]:
+    """The plan, checked; prompt paths that are not absolute are taken from beside it."""
+    plan = json.loads(path.read_text(encoding="utf-8"))
     sweep.check_plan(plan)
+    return plan | {"prompts": [str(path.parent / name) for name in plan["prompts"]]}
+
+
+async def _sweep(args: argparse.Namespace) -> int:
+    plan = _plan(args.plan)
     how = plan.get("server", {})
     args.folder.mkdir(parents=True, exist_ok=True)
     server: control.Server = (
@@ -175,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return asyncio.run(_sweep(args))
         if args.command == "idle":
             return _idle(args)
-        print(json.dumps(sweep.collect(json.loads(args.plan.read_text(encoding="utf-8")), args.folder)))
+        print(json.dumps(sweep.collect(_plan(args.plan), args.folder)))
         return 0
     except (prompts.PromptError, sweep.PlanError, ServerUnusable, control.PortTaken, OSError, ValueError) as exc:
         _say(f"ddtree.bench: {exc}")
