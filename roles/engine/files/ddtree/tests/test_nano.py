@@ -50,11 +50,11 @@ def test_greedy_equals_transformers(pair, tokenizer) -> None:
         wanted = []
         for ids in asked:
             out = target.model.generate(
-                torch.tensor([ids]), max_new_tokens=64, do_sample=False, eos_token_id=None, pad_token_id=0
+                torch.tensor([ids]), max_new_tokens=48, do_sample=False, eos_token_id=None, pad_token_id=0
             )
             wanted.append(out[0, len(ids) :].tolist())
         for algorithm in ("none", "dflash", "ddtree"):
-            done = generate(Generator(target, drafter, algorithm), asked, SamplingParams(max_new_tokens=64))
+            done = generate(Generator(target, drafter, algorithm), asked, SamplingParams(max_new_tokens=48))
             assert [sequence.output for sequence in done] == wanted, algorithm
 
 
