@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# A blank host with eight RTX PRO 6000: somebody's wrapper holds GPU 0, a training job GPU 3.
+set -eu
+dpkg --install /opt/fake-nvidia/pool/nvidia-stub-host_*.deb /opt/fake-nvidia/pool/libnvidia-compute_595.71.05-*.deb \
+  /opt/fake-nvidia/pool/nvidia-utils_595.71.05-*.deb
+{
+  printf '[driver]\nhost_module = 595.71.05\ncuda = 13.2\nlink = NODE\np2p = OK\n'
+  for n in 0 1 2 3 4 5 6 7; do
+    printf '\n[gpu %s]\nname = NVIDIA RTX PRO 6000 Blackwell Workstation Edition\nuuid = GPU-b6000000-0000-4000-8000-00000000000%s\n' $n $n
+    printf 'bus = 00000000:%s1:00.0\ndevice_id = 0x2BB110DE\ncompute_capability = 12.0\nmemory = 97887\nused = 4\n' $n
+  done
+  printf '\n[process wrapper]\ngpu = 0\npid_file = /run/wrapper.pid\ntype = C\nmemory = 57344\n'
+  printf '\n[process training]\ngpu = 3\npid_file = /run/training.pid\ntype = C\nmemory = 40000\n'
+} >/etc/nvidia-stub.conf
+/usr/local/sbin/nvidia-stub-boot
+
+mkdir -p /root/work
+cat >/root/work/hold.py <<'PROGRAM'
+import os, sys, time
+open(sys.argv[1], "w").write(str(os.getpid()))
+time.sleep(1e6)
+PROGRAM
+for name in wrapper training; do
+  printf '[Service]\nExecStart=/usr/bin/python3 /root/work/hold.py /run/%s.pid\n' $name >/etc/systemd/system/$name.service
+done
+systemctl daemon-reload
+systemctl start wrapper.service training.service
+while [ ! -s /run/wrapper.pid ] || [ ! -s /run/training.pid ]; do sleep 0.1; done
