@@ -151,14 +151,16 @@ def _from_journal(ctx: Context) -> dict[str, Any]:
         stages = _STAGES.findall(window)
         if stages:
             values.setdefault("last_stage", stages[-1])
-        for line in log.lines_with("main process exited, code=killed", start):
-            found = re.search(r"status=\d+/(\w+)", line.text)
+        for line in log.lines_with("main process exited, code=", start):
+            found = re.search(r"code=(?:killed|dumped), status=\d+/(\w+)", line.text)
             if found:
                 values["signal"] = found.group(1)
+        if "signal" not in values and any(True for _line in log.lines_with(": deactivated successfully", start)):
+            values["exit_code"] = 0
         for line in log.lines_with("main process exited, code=exited", start):
             found = re.search(r"status=(\d+)/", line.text)
             if found and not 200 <= int(found.group(1)) <= 243:
-                values.setdefault("exit_code", int(found.group(1)))
+                values["exit_code"] = int(found.group(1))
     return values
 
 

@@ -50,7 +50,8 @@ def collect(
     end = clock() + budget
     unit = host.show()
     if unit is not None:
-        channels["unit_show"] = "".join(f"{key}={value}\n" for key, value in unit.items())
+        shown = {**unit, "Environment": _environment(unit).replace("\n", " ").strip()}
+        channels["unit_show"] = "".join(f"{key}={value}\n" for key, value in shown.items())
     journal, last = host.journal(lines, int((unit or {}).get("NRestarts") or 0))
     if journal is not None:
         channels["unit_journal"] = journal
@@ -59,7 +60,7 @@ def collect(
     arguments = host.arguments(unit)
     steps: tuple[Callable[[], dict[str, Any]], ...] = (
         lambda: {"virtualization": host.virtualization()},
-        lambda: {"server_args": arguments, "env": _environment(unit)},
+        lambda: {"server_args": arguments, "env": _environment(unit) if unit is not None else MISSING},
         lambda: _shared_memory(files),
         lambda: _listeners(files, arguments, url),
         lambda: _programs(files, unit),
@@ -110,10 +111,8 @@ class _Files:
         return sorted(path[len(self.root) :] for path in found)
 
 
-def _environment(unit: dict[str, str] | None) -> Any:
-    """Those variables of the unit that decide on libraries and tools; names that may hold secrets are left out."""
-    if unit is None:
-        return MISSING
+def _environment(unit: dict[str, str]) -> str:
+    """Those variables of the unit that decide on libraries and tools; all others may hold secrets and are left out."""
     words = re.findall(r'"([^"]*)"|(\S+)', unit.get("Environment", "").replace("\n", " "))
     pairs = [quoted or plain for quoted, plain in words]
     kept = [pair for pair in pairs if _ENVIRONMENT.match(pair) and not _SECRET_NAME.search(pair.split("=", 1)[0])]

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import service_facts
 from .context import Context
-from .text import Line
+from .text import Line, shorten
 
 _NUMERIC = frozenset(
     {"port", "pid", "rank", "cuda_error", "watchdog_timeout_s", "max_target_layer_id", "target_num_layers"}
@@ -57,6 +57,10 @@ _CUDA_OF_BRANCH = (
     (495, "11.5"),
     (470, "11.4"),
     (450, "11.0"),
+)
+# ('0.0.0.0', 30000), port: 29500, tcp://127.0.0.1:5555, [::]:8000
+_PORT = re.compile(
+    r"\('[^']*', (\d{2,5})\b|\b[Pp]ort['\"]?[ =:(]+(\d{2,5})\b|(?:\d\.\d+\.\d+\.\d+|localhost|\]|\*):(\d{2,5})\b"
 )
 _CUDA_NUMBER = re.compile(
     r"\b[Ee]rror (\d{1,3}): |CUDA error(?: code)?[ =:(]+(\d{1,3})\b|Cuda failure (\d{1,3})\b|\bcudaError_t? ?\(?(\d{1,3})\b"
@@ -171,11 +175,10 @@ def address(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
     """The port in question and who listens on it."""
     parsed = named(match)
     if "port" not in parsed:
-        found = re.search(r"\bport['\"]?[ =:(]+(\d{2,5})\b", line.text, re.I)
-        found = found or re.search(r"(?:\d|\]|localhost|', ):? ?(\d{3,5})\b(?!\.)", line.text)
+        found = _PORT.search(shorten(line.text))
         option = ctx.options.get("--port", "")
         if found:
-            parsed["port"] = int(found.group(1))
+            parsed["port"] = int(next(group for group in found.groups() if group))
         elif option.isdigit():
             parsed["port"] = int(option)
     return {**parsed, **(service_facts.listeners(ctx.text("ss_listen")).get(parsed.get("port", -1)) or {})}
@@ -279,8 +282,11 @@ def shm_space(match: re.Match, line: Line, ctx: Context) -> bool:
     """No space left: on /dev/shm, by the lines around it or by df."""
     log = ctx.logs[line.channel]
     near = log.text[max(ctx.starts[line.channel], line.position - 1500) : line.position + len(line.text)]
+    if re.search(r"/dev/shm|shared_memory|(?<![A-Za-z])shm(?![a-z])", near):
+        return True
     size = service_facts.shm_size(ctx.text("df_shm"))
-    return re.search(r"/dev/shm|shared_memory|\bshm_", near) is not None or (size is not None and size[1] < 4096)
+    elsewhere = re.search(r"'/(?!dev/shm)|\s/(?!dev/shm)\w+/", shorten(line.text))
+    return size is not None and (size[1] < 4096 or (size[0] <= 1 << 16 and elsewhere is None))
 
 
 def shm_bus_error(match: re.Match, line: Line, ctx: Context) -> bool:

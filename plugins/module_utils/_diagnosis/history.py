@@ -46,6 +46,8 @@ NEXT_LIKELY: dict[str, tuple[str, ...]] = {
 }
 
 
+# Beside another code these only say that something failed.
+_SAY_NOTHING = frozenset({"engine_exception", "killed_by_signal", "start_limit_hit"})
 _FILE_LIMIT = 4 << 20
 
 
@@ -97,7 +99,8 @@ def reconsider(verdict: dict[str, Any], records: Iterable[dict[str, Any]], unit:
     result = {**verdict, "tried": tried, "falsified": bool(tried), "next_likely": []}
     if not tried:
         return result
-    candidates = dict.fromkeys([*verdict.get("secondary_codes", []), *NEXT_LIKELY.get(code, ())])
+    beside = [item for item in verdict.get("secondary_codes", []) if item not in _SAY_NOTHING]
+    candidates = dict.fromkeys([*beside, *NEXT_LIKELY.get(code, ())])
     result["next_likely"] = sorted((item for item in candidates if item != code), key=lambda item: item in falsified)
     names = "; ".join(f"{item} ({catalogue.CODES[item].meaning.rstrip('.')})" for item in result["next_likely"][:3])
     result["remedy"] = f"Remedy applied, cause not cured ({tried[-1]}). Look next at: {names or 'the full evidence'}."

@@ -66,11 +66,11 @@ _MEMORY = (
     row(
         "shm_too_small",
         None,
-        ("insufficient shared memory", "bus error", "out of shared memory", "sigbus"),
+        ("insufficient shared memory", "bus error", "out of shared memory", "sigbus", "status=7/bus"),
         r"insufficient shared memory",
         r"[Oo]ut of shared memory",
         r"[Bb]us error",
-        r"SIGBUS",
+        r"SIGBUS|status=7/BUS",
         when=p.shm_bus_error,
     ),
     row(

@@ -15,7 +15,10 @@ DOCUMENT = Path(__file__).resolve().parents[5] / "docs" / "diagnosis.md"
 def test_every_code_is_documented_as_it_is(code):
     entry = catalogue.CODES[code]
     causes = ", ".join(f"`{name}`" for name in entry.causes) or "-"
-    assert f"| `{code}` | {entry.meaning} | {causes} | {entry.remedy} |" in DOCUMENT.read_text(encoding="utf-8").splitlines()
+    assert (
+        f"| `{code}` | {entry.meaning} | {causes} | {entry.remedy} |"
+        in DOCUMENT.read_text(encoding="utf-8").splitlines()
+    )
 
 
 def test_rows_use_known_codes_and_tiers_and_lower_case_hints():

@@ -26,7 +26,7 @@ ExecMainCode=1
 ExecMainStatus=1
 NRestarts={restarts}
 MainPID=0
-Environment=PATH=/usr/bin HF_TOKEN=hf_secretsecretsecretsecret LD_LIBRARY_PATH=/x "NCCL_DEBUG=INFO"
+Environment=PATH=/usr/bin MY_OWN=hunter2hunter2 HF_TOKEN=hf_secretsecretsecretsecret LD_LIBRARY_PATH=/x "NCCL_DEBUG=INFO"
 ExecStart={{ path=/opt/v/bin/python ; argv[]=/opt/v/bin/python ARGUMENTS ; ignore_errors=no }}
 """.replace("ARGUMENTS", "-m x --model-path /models/t --drafter /models/d --port 7001 --api-key abcdefgh")
 
@@ -98,6 +98,7 @@ def test_secrets_stay_on_the_host(root):
     text = json.dumps(gather(root, commands, api_key="abcdefgh"))
     assert "abcdefgh" not in text
     assert "hf_secret" not in text
+    assert "hunter2" not in text
     assert "LD_LIBRARY_PATH=/x" in text and "NCCL_DEBUG=INFO" in text
 
 
