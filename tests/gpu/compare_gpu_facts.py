@@ -6,10 +6,11 @@
 usage: compare_gpu_facts.py --build FILE          with ansible here: pack the module into one file that needs only Python
        compare_gpu_facts.py [--module FILE] [--path DIR]
 
-The module itself is run, through `ansible` or from the packed FILE; --path names a folder with nvidia-ml-py (pynvml.py), and
-the module is then run a second time with it, so that both of its sources are held against nvidia-smi. nvidia-smi is read
-before and after with this file's own reading of the XML (not the collection's): a value that moves by itself must lie between
-the two readings, with the margin given below. Prints a line a field; exit status 1 when one differs.
+The module itself is run, through `ansible` or from the packed FILE. The packed file is run a second time without site packages,
+so that the facts come through nvidia-smi, and with --path (a folder with nvidia-ml-py's pynvml.py) a third time through NVML.
+nvidia-smi is read before and after with this file's own reading of the XML (not the collection's): a value that moves by itself
+must lie between the two readings, with the margin given below, in one of three rounds. Prints a line a field; exit status 1 when
+one differs.
 """
 
 from __future__ import annotations
@@ -71,17 +72,18 @@ FIELDS = {
 }
 # Values that move by themselves, with the margin around the two readings in the field's own unit.
 MOVING = {
-    "memory_used_mib": 1,
-    "memory_free_mib": 1,
-    "utilization_gpu_pct": 100,
-    "utilization_memory_pct": 100,
-    "power_draw_w": 60,
-    "temperature_c": 3,
-    "clocks_mhz.graphics": 2000,
-    "clocks_mhz.sm": 2000,
-    "clocks_mhz.memory": 3000,
-    "pcie.generation": 5,
+    "memory_used_mib": 0,
+    "memory_free_mib": 0,
+    "utilization_gpu_pct": 0,
+    "utilization_memory_pct": 0,
+    "power_draw_w": 5,
+    "temperature_c": 1,
+    "clocks_mhz.graphics": 15,
+    "clocks_mhz.sm": 15,
+    "clocks_mhz.memory": 15,
+    "pcie.generation": 0,
 }
+ROUNDS = 3
 
 
 def read(gpu: ElementTree.Element, paths: str, kind: str) -> object:
@@ -101,10 +103,10 @@ def smi_xml() -> ElementTree.Element:
     return ElementTree.fromstring(subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, check=True).stdout)
 
 
-def run_module(packed: str | None, path: str | None) -> dict:
+def run_module(packed: str | None, path: str | None, options: list[str]) -> dict:
     environment = {**os.environ, **({"PYTHONPATH": path} if path else {})}
     if packed:
-        out = subprocess.run([sys.executable, packed], capture_output=True, env=environment, check=False)
+        out = subprocess.run([sys.executable, *options, packed], capture_output=True, env=environment, check=False)
         if out.returncode:
             sys.exit(f"the module failed: {out.stdout.decode()[-2000:]}{out.stderr.decode()[-2000:]}")
         return json.loads(out.stdout)["ansible_facts"]["gpu"]
@@ -146,27 +148,20 @@ def agree(field: str, ours: object, before: object, after: object) -> bool:
     return min(before, after) - margin <= ours <= max(before, after) + margin
 
 
-def compare(facts: dict, before: ElementTree.Element, after: ElementTree.Element) -> int:
-    failures = 0
+def compare(facts: dict, before: ElementTree.Element, after: ElementTree.Element) -> dict[str, tuple[bool, str]]:
+    """{field: (fine, line)}."""
+    lines: dict[str, tuple[bool, str]] = {}
 
     def line(field: str, ours: object, first: object, second: object, fine: bool) -> None:
-        nonlocal failures
-        failures += not fine
         moved = "" if first == second else f" .. {second}"
-        print(f"{'ok  ' if fine else 'DIFF'} {field:34} gpu_facts={ours!s:44} nvidia-smi={first}{moved}")
+        lines[field] = (fine, f"{field:34} gpu_facts={ours!s:44} nvidia-smi={first}{moved}")
 
     driver = facts["driver"]
-    print(
-        f"# sources: {facts['sources'].get('devices')}, state: {driver['state']}, container: {facts['identity']['container']}"
-    )
-    for field, path in (("nvml_driver_version", "driver_version"), ("driver_cuda", "cuda_version")):
-        told = before.findtext(path) or before.findtext(
-            {"driver_version": "kmd_version", "cuda_version": "cuda_umd_version"}[path]
-        )
+    told = before.findtext("driver_version") or before.findtext("kmd_version")
+    for field in ("nvml_driver_version", "kernel_module_version", "user_space_version"):
         line(f"driver.{field}", driver[field], told, told, driver[field] == told)
-    for field in ("kernel_module_version", "user_space_version"):
-        told = before.findtext("driver_version")
-        line(f"driver.{field}", driver[field], told, told, driver[field] == told)
+    told = before.findtext("cuda_version") or before.findtext("cuda_umd_version")
+    line("driver.driver_cuda", driver["driver_cuda"], told, told, driver["driver_cuda"] == told)
     gpus = before.findall("gpu")
     line("devices (count)", len(facts["devices"]), len(gpus), len(gpus), len(facts["devices"]) == len(gpus))
     for device, first, second in zip(facts["devices"], gpus, after.findall("gpu")):
@@ -180,7 +175,28 @@ def compare(facts: dict, before: ElementTree.Element, after: ElementTree.Element
     told = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
     ours = [device["compute_capability"] for device in facts["devices"]]
     line("compute_capability", ours, told, told, ours == told)
-    return failures
+    return lines
+
+
+def compare_source(packed: str | None, path: str | None, options: list[str]) -> int:
+    """Up to ROUNDS rounds; a field is fine when it was so in one of them. Returns the number of fields that never were."""
+    best: dict[str, tuple[bool, str]] = {}
+    facts: dict = {}
+    for _round in range(ROUNDS):
+        before = smi_xml()
+        facts = run_module(packed, path, options)
+        for field, (fine, text) in compare(facts, before, smi_xml()).items():
+            if fine or not best.get(field, (False,))[0]:
+                best[field] = (fine, text)
+        if all(fine for fine, _text in best.values()):
+            break
+    source, state = facts["sources"].get("devices"), facts["driver"]["state"]
+    print(f"# devices from {source}, state {state}, container {facts['identity']['container']}")
+    for fine, text in best.values():
+        print(f"{'ok  ' if fine else 'DIFF'} {text}")
+    for warning in facts["warnings"]:
+        print(f"# {warning['field']}: {warning['reason']}")
+    return sum(not fine for fine, _text in best.values())
 
 
 def main() -> int:
@@ -192,13 +208,12 @@ def main() -> int:
     if arguments.build:
         build(arguments.build)
         return 0
-    failures = 0
-    for path in [None, arguments.path] if arguments.path else [None]:
-        before = smi_xml()
-        facts = run_module(arguments.module, path)
-        failures += compare(facts, before, smi_xml())
-        for warning in facts["warnings"]:
-            print(f"# {warning['field']}: {warning['reason']}")
+    ways: list[tuple[str | None, list[str]]] = [(None, [])]
+    if arguments.module:
+        ways.append((None, ["-S"]))
+    if arguments.path:
+        ways.append((arguments.path, []))
+    failures = sum(compare_source(arguments.module, path, options) for path, options in ways)
     print(f"{failures} differences" if failures else "no difference")
     return 1 if failures else 0
 

@@ -9,7 +9,7 @@ import subprocess
 import typing as t
 
 from ansible_collections.inferlab.dflash.plugins.module_utils._driver.quiet import Quiet
-from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import SEARCH_PATH
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import search_path
 
 # needrestart does nothing, no front end asks, no change log is shown.
 ENVIRONMENT = {
@@ -19,7 +19,6 @@ ENVIRONMENT = {
     "APT_LISTCHANGES_FRONTEND": "none",
     "UCF_FORCE_CONFFOLD": "1",
     "LC_ALL": "C",
-    "PATH": SEARCH_PATH,
 }
 
 
@@ -40,7 +39,7 @@ def act(argv: t.Sequence[str], log: str, quiet: Quiet | None = None) -> None:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT, "PATH": search_path()},
             start_new_session=True,
             pass_fds=[quiet.descriptor] if quiet else [],
         )

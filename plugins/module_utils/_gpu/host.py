@@ -9,7 +9,12 @@ import os
 import subprocess
 import typing as t
 
-SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def search_path() -> str:
+    """The system's folders first (a module's PATH often lacks sbin), then the caller's, then WSL's place for nvidia-smi."""
+    return f"{_SYSTEM}:{os.environ.get('PATH', '')}:/usr/lib/wsl/lib"
 
 
 class Result(t.NamedTuple):
@@ -28,7 +33,7 @@ class Running:
         self.argv = list(argv)
         self.failure: str | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        environment = {**os.environ, "LC_ALL": "C", "PATH": SEARCH_PATH, **(env or {})}
+        environment = {**os.environ, "LC_ALL": "C", "PATH": search_path(), **(env or {})}
         try:
             self.process = subprocess.Popen(
                 self.argv,

@@ -38,7 +38,7 @@ def fake_pynvml(code=0):
         return [struct(pid=4242, usedGpuMemory=56000 * MIB)] if handle == 0 else []
 
     def memory(handle, version=None):
-        return struct(total=49140 * MIB, reserved=603 * MIB, used=(56000 if handle == 0 else 1) * MIB, free=0)
+        return struct(total=49140 * MIB, reserved=602 * MIB + 1, used=(56000 if handle == 0 else 1) * MIB, free=0)
 
     answers = {
         "nvmlInit": initialise,
