@@ -4,7 +4,7 @@
 """Make the wheels and locks of scenario engine. usage: make_locks.py TARGET_DIR SHIPPED_LOCKS_DIR
 
 tiny.txt, tiny2.txt: a package of the test's own, in two versions, and pip as the shipped locks pin it. wrong-hash.txt: tiny
-with a wrong hash. sglang.txt: SGLang's wheel as the shipped lock pins it, without anything that it needs. patches/ holds a
+with a wrong hash. ddtree/: the plugin. sglang.txt: SGLang's wheel as the shipped lock pins it, without anything that it needs. patches/ holds a
 patch whose file has another hash in that wheel.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def shipped_pin(lock: Path, package: str) -> str:
 def main() -> None:
     target, locks = map(Path, sys.argv[1:])
     (target / "wheels").mkdir(parents=True, exist_ok=True)
+    shutil.copytree(locks.parent / "ddtree", target / "ddtree", dirs_exist_ok=True)
     pip = shipped_pin(locks / "transformers-cp311.txt", "pip")
     for lock, version in (("tiny", "1.0"), ("tiny2", "2.0")):
         project = target / f"project-{version}"
