@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hold the reference generator against transformers and against known acceptance lengths. Run by hand; needs only a CPU.
+"""Hold the reference generator against transformers and against known acceptance lengths. Run by hand; a CPU is enough.
 
     python tests/gpu/check_pocket_cpu.py --pair DIR --prompts prompts.json [--expect table.json] [--state progress.json]
 
@@ -36,7 +36,7 @@ RUNS = [("none", 0), ("chain", 0), ("15", 15), ("16", 16), ("32", 32), ("64", 64
 
 def reference(target: Target, prompts: list[list[int]]) -> list[list[int]]:
     """transformers' own continuations."""
-    ids = torch.tensor(prompts)
+    ids = torch.tensor(prompts, device=target.device)
     out = target.model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
@@ -66,12 +66,14 @@ def main() -> int:
     parser.add_argument("--prompts", type=Path, required=True)
     parser.add_argument("--expect", type=Path, help="known acceptance lengths, JSON")
     parser.add_argument("--state", type=Path, help="file for finished parts")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda (then without TF32, torch's default)")
     parser.add_argument("--limit", type=int, help="prompts per kind; default: all")
     options = parser.parse_args()
 
     tokenizer = AutoTokenizer.from_pretrained(options.pair / "target", local_files_only=True)
-    target = Target.load(options.pair / "target")
-    drafter = Drafter.load(next(path for name in ("draft", "drafter") if (path := options.pair / name).is_dir()))
+    target = Target.load(options.pair / "target", device=options.device)
+    where = next(path for name in ("draft", "drafter") if (path := options.pair / name).is_dir())
+    drafter = Drafter.load(where, device=options.device)
     state = json.loads(options.state.read_text()) if options.state and options.state.exists() else {}
     expected = json.loads(options.expect.read_text()) if options.expect else {}
     texts = json.loads(options.prompts.read_text(encoding="utf-8"))

@@ -74,7 +74,7 @@ def main(out: str) -> None:
                 "next_sibling": torch.empty(bs, rows, device=device, dtype=torch.int64),
             }
 
-            def build(tree=tree, merged=merged) -> None:
+            def build(tree=tree, merged=merged, bonus=bonus) -> None:
                 kernels.build_tree(merged["logprob"], merged["ids"], bonus, force_spine=False, **tree)
 
             times[f"build/budget{budget}/batch{bs}"] = microseconds(build)
