@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hold ddtree.bench against sglang's own benchmark on one running server, and sweep budgets on a GPU.
+
+    python3 tests/gpu/bench_crosscheck.py OUT --pair DIR [--only crosscheck|sweep] [--sglang DIR] [--seconds 520]
+
+DIR of --pair holds target/, draft/ and prompts.json ({domain: [text]}). --sglang adds a folder with sglang/benchmark to a runtime that
+comes without it. `crosscheck` (about 2 minutes) writes OUT/crosscheck.json: both clients, forwards and backwards, and their ratios; exit
+status 1 when tokens a second or request latency differ by more than 5 %. `sweep` writes OUT/sweep.json and goes on where it was cut off, as
+long as OUT stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import types
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parents[2]
+PACKAGE = REPO / "roles" / "engine" / "files" / "ddtree" / "src"
+sys.path.insert(0, str(PACKAGE))
+
+from ddtree.bench import control, sweep  # noqa: E402
+
+PORT = 38111
+URL = f"http://127.0.0.1:{PORT}"
+MODEL = "pocket"
+BUDGETS = (15, 16, 24, 32, 48, 64)
+TOKENS = 128
+COMPARED = (
+    "output_throughput",
+    "request_throughput",
+    "mean_e2e_latency_ms",
+    "mean_tpot_ms",
+    "mean_ttft_ms",
+    "mean_itl_ms",
+)
+BOUND = ("output_throughput", "mean_e2e_latency_ms")
+TOLERANCE = 0.05
+
+
+def collection(name: str) -> Any:
+    """A module of the collection, imported from the checkout without Ansible."""
+    for part in ("ansible_collections", "ansible_collections.inferlab", "ansible_collections.inferlab.dflash"):
+        sys.modules.setdefault(part, types.ModuleType(part)).__path__ = [str(REPO)]
+    return __import__(f"ansible_collections.inferlab.dflash.plugins.module_utils.{name}", fromlist=["x"])
+
+
+def command(pair: Path, algorithm: str, budget: int | None) -> list[str]:
+    """A text server of the pair, small enough to share a card."""
+    words = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(pair / "target")]
+    words += ["--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(PORT), "--enable-metrics"]
+    words += ["--attention-backend", "triton", "--sampling-backend", "pytorch", "--grammar-backend", "none"]
+    words += ["--mem-fraction-static", "0.3", "--max-running-requests", "16", "--cuda-graph-max-bs-decode", "16"]
+    words += ["--context-length", "2048", "--random-seed", "1", "--disable-radix-cache", "--disable-custom-all-reduce"]
+    words += ["--mm-feature-transport", "cpu"]
+    if algorithm != "none":
+        words += ["--speculative-algorithm", algorithm.upper(), "--speculative-draft-model-path", str(pair / "draft")]
+    if algorithm == "ddtree":
+        words += ["--speculative-ddtree-budget", str(budget)]
+    return words
+
+
+def environment(folder: Path, extra: list[str]) -> dict[str, str]:
+    """The checkout's package as an installed distribution, so that SGLang finds the plugin's entry point."""
+    info = folder / "dist" / "inferlab_ddtree-1.0.0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inferlab-ddtree\nVersion: 1.0.0\n")
+    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nddtree = ddtree.sglang.plugin:register\n")
+    path = [*extra, str(PACKAGE), str(info.parent), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(p for p in path if p)}
+
+
+def benchmark_on_path(folder: Path, source: Path | None) -> list[str]:
+    """Where sglang.benchmark is importable from; a runtime without it gets a package that joins both."""
+    if source is None:
+        return []
+    installed = importlib.util.find_spec("sglang")
+    joined = folder / "joined" / "sglang"
+    joined.mkdir(parents=True, exist_ok=True)
+    for entry in Path(next(iter(installed.submodule_search_locations))).iterdir():
+        link = joined / entry.name
+        if not link.exists() and entry.name not in ("benchmark", "bench_serving.py", "__pycache__"):
+            link.symlink_to(entry)
+    if not (joined / "benchmark").exists():
+        (joined / "benchmark").symlink_to(source / "sglang" / "benchmark")
+    return [str(joined.parent)]
+
+
+def write_prompts(pair: Path, folder: Path) -> tuple[Path, Path]:
+    """The same prompts for both: ddtree.bench's JSONL, and sglang's `custom` conversations."""
+    texts = json.loads((pair / "prompts.json").read_text())
+    rows = [(f"{domain}-{i}", domain, text[:300]) for domain, items in texts.items() for i, text in enumerate(items)]
+    ours, theirs = folder / "prompts.jsonl", folder / "custom.jsonl"
+    ours.write_text("".join(json.dumps({"id": i, "domain": d, "prompt": p}) + "\n" for i, d, p in rows))
+    theirs.write_text(
+        "".join(
+            json.dumps({"conversations": [{"content": p}, {"content": "an answer of some words"}]}) + "\n"
+            for _, _, p in rows
+        )
+    )
+    return ours, theirs
+
+
+def run_ours(prompts: Path, concurrency: int, count: int, env: dict[str, str], out: Path) -> dict[str, Any]:
+    words = [
+        sys.executable,
+        "-m",
+        "ddtree.bench",
+        "run",
+        "--url",
+        URL,
+        "--model",
+        MODEL,
+        "--prompts",
+        str(prompts),
+        "--mix",
+    ]
+    words += [
+        "--requests",
+        str(count),
+        "--concurrency",
+        str(concurrency),
+        "--max-tokens",
+        str(TOKENS),
+        "--output",
+        str(out),
+    ]
+    subprocess.run([*words, "--warmup", "2"], check=True, env={**os.environ, **env})
+    return json.loads(out.read_text().splitlines()[-1])
+
+
+def run_theirs(
+    prompts: Path, concurrency: int, count: int, env: dict[str, str], out: Path, pair: Path
+) -> dict[str, Any]:
+    words = [
+        sys.executable,
+        "-m",
+        "sglang.benchmark.serving",
+        "--backend",
+        "sglang-oai",
+        "--base-url",
+        URL,
+        "--model",
+        MODEL,
+    ]
+    words += ["--tokenizer", str(pair / "target"), "--dataset-name", "custom", "--dataset-path", str(prompts)]
+    words += ["--num-prompts", str(count), "--sharegpt-output-len", str(TOKENS), "--max-concurrency", str(concurrency)]
+    words += ["--warmup-requests", "2", "--disable-tqdm", "--output-file", str(out)]
+    subprocess.run(words, check=True, env={**os.environ, **env})
+    return json.loads(out.read_text().splitlines()[-1])
+
+
+def crosscheck(pair: Path, out: Path, source: Path | None, algorithm: str) -> bool:
+    """Both clients on one server, ours first and last, theirs in between, at 1 and 8 requests at once."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        env = environment(folder, benchmark_on_path(folder, source))
+        prompts, custom = write_prompts(pair, folder)
+        count = len(prompts.read_text().splitlines())
+        server = control.ProcessServer(out / "crosscheck-server.log")
+        seconds = control.start_ready(server, command(pair, algorithm, None), env, URL, MODEL, None, 240)
+        print(f"server up in {seconds:.0f} s", flush=True)
+        result: dict[str, Any] = {"algorithm": algorithm, "requests": count, "tokens": TOKENS, "levels": {}}
+        try:
+            for level in (1, 8):
+                runs: dict[str, list[dict[str, Any]]] = {"ours": [], "theirs": []}
+                for turn, which in enumerate(("ours", "theirs", "theirs", "ours")):
+                    file = folder / f"{which}-{level}-{turn}.jsonl"
+                    row = (
+                        run_ours(prompts, level, count, env, file)
+                        if which == "ours"
+                        else run_theirs(custom, level, count, env, file, pair)
+                    )
+                    runs[which].append(
+                        {key: row[key] for key in (*COMPARED, "completed", "total_output_tokens", "duration")}
+                    )
+                means = {w: {k: statistics.fmean(r[k] for r in rows) for k in COMPARED} for w, rows in runs.items()}
+                ratio = {k: means["ours"][k] / means["theirs"][k] for k in COMPARED if means["theirs"][k]}
+                result["levels"][str(level)] = {"runs": runs, "ratio": ratio}
+                print(level, json.dumps({k: round(v, 4) for k, v in ratio.items()}), flush=True)
+        finally:
+            server.stop()
+    ratios = [level["ratio"] for level in result["levels"].values()]
+    result["agree"] = all(abs(r[k] - 1) <= TOLERANCE for r in ratios for k in BOUND)
+    (out / "crosscheck.json").write_text(json.dumps(result, indent=1) + "\n")
+    return result["agree"]
+
+
+def sweep_budgets(pair: Path, out: Path, seconds: float) -> bool:
+    """Plain, chain and trees, two blocks, a fresh server each; the verdict of the collection's own rule at the end."""
+    decide, summary = collection("_tune.decide"), collection("_tune.summary")
+    prompts, _ = write_prompts(pair, out)
+    env = environment(out, [])
+    configurations = [("none", None), ("dflash", None), *(("ddtree", budget) for budget in BUDGETS)]
+    plan = {
+        "url": URL,
+        "model": MODEL,
+        "configurations": [
+            {
+                "key": f"ddtree-{budget}" if budget else algorithm,
+                "algorithm": algorithm,
+                "budget": budget,
+                "argv": command(pair, algorithm, budget),
+                "env": env,
+            }
+            for algorithm, budget in configurations
+        ],
+        "concurrencies": [1, 8],
+        "blocks": 2,
+        "prompts": [str(prompts)],
+        "requests": 16,
+        "warmup": 2,
+        "start_timeout": 240,
+        "sampling": {"max_tokens": TOKENS},
+        "time_limit": seconds,
+    }
+    server = control.ProcessServer(out / "sweep-server.log")
+    done = asyncio.run(sweep.run(plan, out / "sweep", server, None, lambda text: print(text, flush=True)))
+    got = sweep.collect(plan, out / "sweep")
+    print(json.dumps(done), flush=True)
+    if not got["complete_blocks"]:
+        return False
+    verdict = decide.decide(got["rows"], got["complete_blocks"], "dflash", decide.Rule())
+    entry = summary.host_report("pocket-dense", got["rows"], got["complete_blocks"], verdict, {"engine": "sglang"})
+    (out / "sweep.json").write_text(json.dumps({"progress": done, "verdict": verdict, "entry": entry}, indent=1) + "\n")
+    print(verdict["status"], *verdict["reasons"], *entry["splits"], sep="\n  ", flush=True)
+    return done["stopped"] == "done"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pair", type=Path, required=True)
+    parser.add_argument("--only", choices=("crosscheck", "sweep"))
+    parser.add_argument("--sglang", type=Path, help="folder that holds sglang/benchmark")
+    parser.add_argument("--algorithm", choices=("none", "dflash"), default="dflash", help="of the crosscheck's server")
+    parser.add_argument("--seconds", type=float, default=520.0, help="for the sweep, all calls together")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    ok = True
+    if args.only != "sweep":
+        ok &= crosscheck(args.pair, args.out, args.sglang, args.algorithm)
+    if args.only != "crosscheck":
+        ok &= sweep_budgets(args.pair, args.out, args.seconds)
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
