@@ -82,7 +82,7 @@ def environment(folder: Path, extra: list[str]) -> dict[str, str]:
 
 
 def benchmark_on_path(folder: Path, source: Path | None) -> list[str]:
-    """Where sglang.benchmark is importable from; a runtime without it gets a package that joins both."""
+    """Where sglang.benchmark and what it needs are importable from; a runtime without it gets a package that joins both."""
     if source is None:
         return []
     installed = importlib.util.find_spec("sglang")
@@ -94,7 +94,7 @@ def benchmark_on_path(folder: Path, source: Path | None) -> list[str]:
             link.symlink_to(entry)
     if not (joined / "benchmark").exists():
         (joined / "benchmark").symlink_to(source / "sglang" / "benchmark")
-    return [str(joined.parent)]
+    return [str(joined.parent), str(source.resolve())]
 
 
 def write_prompts(pair: Path, folder: Path) -> tuple[Path, Path]:
