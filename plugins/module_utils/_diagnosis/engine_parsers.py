@@ -249,6 +249,26 @@ def nccl(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
     return {**named(match), **({"cuda_error": int(found.group(1))} if found else {})}
 
 
+def own_model(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
+    """Path and role where ddtree names a directory or a file in it."""
+    parsed = model(match, line, ctx)
+    if "drafter directory" in line.text:
+        parsed["role"] = "draft"
+    return parsed
+
+
+def own_option(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
+    """The option at fault, the backend and the page size of the plugin's refusals."""
+    parsed = option(match, line, ctx)
+    backend = re.search(r"got attention backend (\w+)", line.text)
+    page = re.search(r"got --page-size (\d+)", line.text)
+    if backend:
+        parsed["backend"] = backend.group(1)
+    if page:
+        parsed.update(option="--page-size", page_size=int(page.group(1)))
+    return parsed
+
+
 # --- conditions -----------------------------------------------------------------------------------------------------
 def driver_new_enough(match: re.Match, line: Line, ctx: Context) -> bool:
     """The driver supports the wheels' CUDA level, so "too old" means that another libcuda was found first."""
@@ -465,6 +485,40 @@ def cause_of_arguments(match: re.Match, line: Line, ctx: Context) -> str | None:
     """Sorts a refused argument by what the message says about it; a bad value of one option has no finer cause."""
     fallback = None if _BAD_VALUE.search(line.text) else "incompatible"
     return next((cause for cause, words in _ARGUMENT_CAUSES if re.search(words, line.text)), fallback)
+
+
+def cause_of_own_model(match: re.Match, line: Line, ctx: Context) -> str:
+    """Target or drafter, by ddtree's words or the arguments."""
+    return "draft" if "drafter directory" in line.text else cause_of_model(match, line, ctx)
+
+
+def cause_of_own_pair(match: re.Match, line: Line, ctx: Context) -> str:
+    """In what drafter and target differ."""
+    return (
+        "hidden_size"
+        if "hidden size" in line.text
+        else "vocab_size"
+        if "vocabulary" in line.text
+        else "target_layer_ids"
+    )
+
+
+def cause_of_own_config(match: re.Match, line: Line, ctx: Context) -> str | None:
+    """The key of the drafter's configuration that is wrong or missing."""
+    words = (("target_layer_ids", "target_layer_ids_missing"), ("mask", "mask_token"), ("block_size", "block_size"))
+    return next((cause for word, cause in words if word in line.text), None)
+
+
+def cause_of_own_arguments(match: re.Match, line: Line, ctx: Context) -> str | None:
+    """Sorts the refusals of ddtree.server and of the plugin."""
+    text = line.text
+    if "unknown algorithm" in text:
+        return "unknown_option"
+    if re.search(r"needs (?:a |--)?(?:DFlash )?drafter", text):
+        return "missing_option"
+    if "attention backend" in text:
+        return "attention_backend"
+    return None if re.search(r"must be at least|is not between|is below", text) else "incompatible"
 
 
 def stalled_in(match: re.Match, line: Line, ctx: Context) -> str:

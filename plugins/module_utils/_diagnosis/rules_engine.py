@@ -555,6 +555,58 @@ _MODEL = (
     ),
 )
 
+# The words of this project's own servers (ddtree.server and the SGLang plugin).
+_OWN = (
+    row(
+        "model_path_missing",
+        p.cause_of_own_model,
+        (
+            "is no model directory",
+            "is no drafter directory",
+            "has no .safetensors file",
+            "readable safetensors",
+            "lacks",
+            "usable tokenizer",
+        ),
+        r"(?P<name>\S+) is no (?:model|drafter) directory",
+        r"(?P<name2>\S+) has no (?:\.safetensors file|usable tokenizer)",
+        r"(?P<name3>\S+) is not a readable safetensors file",
+        r"(?P<name4>\S+) lacks (?:the )?weights",
+        parse=p.own_model,
+    ),
+    row(
+        "draft_target_mismatch",
+        p.cause_of_own_pair,
+        ("are not a pair",),
+        r"drafter and target are not a pair",
+    ),
+    row(
+        "draft_config_invalid",
+        p.cause_of_own_config,
+        ("config.json: ", "mask token", "names no block_size", "config.json means", "has unknown weights"),
+        r"config\.json: (?:missing key|hidden_act|rotary|layer_types|sliding_attention|block_size)",
+        r"mask token \d+ is outside the target's vocabulary",
+        r"drafter \S+ names no block_size",
+        r"config\.json means|has unknown weights",
+    ),
+    row(
+        "draft_arch_unsupported",
+        None,
+        ("architectures is [",),
+        r"architectures is \['(?P<architecture>\w+)'",
+    ),
+    row(
+        "server_args_invalid",
+        p.cause_of_own_arguments,
+        ("ddtree.server: ", "configerror: ", "modelerror: ", "valueerror: "),
+        r"(?:unknown algorithm '(?P<value>[^']*)'|algorithm \w+ needs|DDTREE (?:needs|runs on|supports|serves|verifies|does not))",
+        r"(?:ConfigError|ddtree\.server): [^\n]*(?P<option>--[a-z][a-z-]+)",
+        r"(?:block size|budget) \d+ (?:is not between|must be)",
+        r"the transformers backend serves",
+        parse=p.own_option,
+    ),
+)
+
 _ARGUMENTS = (
     row(
         "server_args_invalid",
@@ -703,7 +755,7 @@ _SUBSYSTEM = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*_HARDWARE, *_MEMORY, *_CUDA, *_MODEL, *_ARGUMENTS, *_PORT, *_SUBSYSTEM)
+ROWS: tuple[Row, ...] = (*_HARDWARE, *_MEMORY, *_CUDA, *_OWN, *_MODEL, *_ARGUMENTS, *_PORT, *_SUBSYSTEM)
 
 
 def findings(ctx: Context) -> Iterator[Finding]:
