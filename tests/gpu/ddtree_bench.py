@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -50,6 +51,7 @@ class Engine:
             stderr=subprocess.STDOUT,
             env=env,
             text=True,
+            start_new_session=True,
         )
 
     def _reply(self, timeout: float) -> dict[str, Any]:
@@ -83,13 +85,14 @@ class Engine:
         return self._reply(timeout)
 
     def close(self) -> None:
+        """End the process and whatever it started: a scheduler left behind would disturb the next measurement."""
         with contextlib.suppress(OSError):
             self.process.stdin.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         self.log.close()
 
 
@@ -103,6 +106,12 @@ class Bench:
         self.work.mkdir(parents=True, exist_ok=True)
         self.serial = 0
         self.alive: dict[str, Engine] = {}
+        self.report: dict[str, Any] = {}
+
+    def begin(self, **facts: Any) -> dict[str, Any]:
+        """The running section's report; what is in it is written even if the section does not end."""
+        self.report = facts
+        return facts
 
     def say(self, *parts: object) -> None:
         print(*parts, flush=True)
@@ -217,7 +226,7 @@ def lossless(bench: Bench) -> dict[str, Any]:
     """Greedy outputs of every algorithm against plain decoding and DFLASH; the target's logit gap where they part."""
     prompts = [i for items in bench.prompts().values() for i in items]
     sampling = {**GREEDY, "max_new_tokens": 192}
-    report: dict[str, Any] = {"prompts": len(prompts), "new_tokens": 192, "runs": {}}
+    report = bench.begin(prompts=len(prompts), new_tokens=192, runs={})
     names = ["plain", "dflash", "tree16", "tree32"]
     if bench.pair == "dense":
         names = ["plain", "dflash", "chain", "tree16", "tree64", "fallback"]
@@ -330,7 +339,7 @@ def acceptance(bench: Bench) -> dict[str, Any]:
     Path(f"{trace}.texts.json").write_text(json.dumps(texts))
     env = {"DDTREE_PROBE": f"forced:{trace}"}
     engine = bench.open("forced", bench.engine_args(f"tree{budget}", disable_cuda_graph=True), env)
-    report: dict[str, Any] = {"budget": budget, "texts": len(texts), "dtype": "bfloat16"}
+    report = bench.begin(budget=budget, texts=len(texts), dtype="bfloat16")
     references = {}
     for dtype in ("bfloat16", "float32"):
         spec = bench.work / f"reference-{dtype}.in.json"
@@ -442,7 +451,7 @@ def measured(bench: Bench) -> dict[str, tuple[dict, dict | None]]:
 def speed(bench: Bench) -> dict[str, Any]:
     """Batch 1 and 16 by domain, one engine alive at a time: idle engines beside it cost up to a third of a round."""
     names = ["dflash", "tree16", "tree32", "tree64"] if bench.pair == "dense" else ["dflash", "tree16", "tree32"]
-    report: dict[str, Any] = {"new_tokens": 192, "table": {}, "ready": {}, "failures": {}}
+    report = bench.begin(new_tokens=192, table={}, ready={}, failures={})
     prompts = bench.prompts()
     bench.close()
     for name in names:
@@ -481,7 +490,7 @@ def builder(bench: Bench) -> dict[str, Any]:
 def round_stages(bench: Bench) -> dict[str, Any]:
     """GPU time of a round by stage, and decode rounds under torch.cuda.set_sync_debug_mode("error")."""
     names = ["dflash", "tree16", "tree64"] if bench.pair == "dense" else ["dflash", "tree16", "tree32"]
-    report: dict[str, Any] = {"stages": {}, "no_sync": {}}
+    report = bench.begin(stages={}, no_sync={})
     prompts = bench.prompts(limit=8)["code"]
     files = {n: bench.work / f"stages-{bench.pair}-{n}.json" for n in names}
     wanted = {n: (bench.engine_args(n), {"DDTREE_PROBE": f"stages:{files[n]}"}) for n in names}
@@ -527,7 +536,7 @@ def crossover(bench: Bench) -> dict[str, Any]:
     sizes = measuring_args(bench)["cuda_graph_bs_decode"]
     domains = bench.prompts(limit=16)
     pool = [i for pair in zip(domains["code"], domains["prose"]) for i in pair]
-    report: dict[str, Any] = {"new_tokens": 128, "sizes": sizes, "table": {}}
+    report = bench.begin(new_tokens=128, sizes=sizes, table={})
     up = bench.engines(measured(bench))
     report["failures"] = bench.failures
     for name, engine in up.items():
@@ -545,7 +554,7 @@ def crossover(bench: Bench) -> dict[str, Any]:
 
 def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> dict[str, Any]:
     """Dummy weights, forced acceptance: milliseconds a round by stage, batch size and tree size."""
-    report: dict[str, Any] = {"model": model, "forced_acceptance": accept, "table": {}, "failures": {}}
+    report = bench.begin(model=model, forced_acceptance=accept, table={}, failures={})
     ids = [[(17 * i + 3 * j) % 1000 + 10 for j in range(512)] for i in range(16)]
     plan = {
         "plain": [1, 4, 16],
@@ -584,7 +593,7 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
         report["failures"].update(bench.failures)
         for name, engine in up.items():
             for size in plan[name]:
-                row = decode_seconds(engine, ids[:size], 160, "batch", 2)
+                row = decode_seconds(engine, ids[:size], 640, "batch", 2)
                 report["table"][f"{name}/batch{size}"] = row
                 bench.say(f"{model} {name} batch {size}: {row['milliseconds_per_round']:.3f} ms/round")
         bench.close()
@@ -620,7 +629,16 @@ SECTIONS: dict[str, Callable[[Bench], dict[str, Any]]] = {
 }
 
 
+class Stopped(BaseException):
+    """The time limit of a surrounding `timeout` was reached."""
+
+
+def stop(_signal: int, _frame: object) -> None:
+    raise Stopped
+
+
 def main() -> int:
+    signal.signal(signal.SIGTERM, stop)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pairs", type=Path, required=True)
@@ -636,13 +654,15 @@ def main() -> int:
         start = time.monotonic()
         try:
             result = SECTIONS[name](bench)
-        except Exception as error:  # a section's failure must not cost the following ones
-            result, code = {"error": repr(error)[-3000:]}, 1
+        except (Exception, Stopped) as error:  # a section's failure must not cost the following ones
+            result, code = {**bench.report, "error": repr(error)[-3000:]}, 1
             bench.say(f"section {name} failed: {error!r}"[-2500:])
         result["section_seconds"] = round(time.monotonic() - start, 1)
         result["date"] = time.strftime("%Y-%m-%d")
         (args.out / f"{name}-{args.pair}.json").write_text(json.dumps(result, indent=1))
         bench.say(f"=== section {name} ({args.pair}): {result['section_seconds']} s")
+        if "Stopped" in result.get("error", ""):
+            break
     bench.close()
     return code
 

@@ -111,12 +111,12 @@ def stages(worker: Any, path: str) -> None:
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"columns": ["prepare", "draft", "between", "verify", "commit", "gap"], "rounds": table}, file)
 
-    # Schedulers are ended by signal: write as we go, every 200 rounds, outside the measured part.
+    # Schedulers are ended by signal: write as we go, outside the measured part.
     inner = worker.on_verify_complete_cpu
 
     def on_verify_complete_cpu(*args: Any, **kwargs: Any) -> None:
         inner(*args, **kwargs)
-        if len(rounds) % 200 == 0:
+        if len(rounds) % 50 == 0:
             write()
 
     worker.on_verify_complete_cpu = on_verify_complete_cpu

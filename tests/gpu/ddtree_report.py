@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Joins the sections' JSON files into one, judges the bars, draws the plot.
+
+usage: ddtree_report.py --out docs/benchmarks/ddtree-h200.json [--plot FILE.svg] [--facts FACTS.json] SECTION.json ...
+
+A section is named by its file (`lossless-dense.json`, or `lossless-dense.earlier.json` for another run of the same section).
+A section given again replaces what --out already holds, so that runs of several days add up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def judge(sections: dict[str, Any]) -> dict[str, Any]:
+    """The figures by number, each with what was found and whether the bar holds (null: not measured)."""
+    figures: dict[str, Any] = {}
+    for pair in ("dense", "hybrid"):
+        for label, section in sections.items():
+            if not label.startswith(f"lossless-{pair}"):
+                continue
+            for dtype, runs in section.get("runs", {}).items():
+                gap = {
+                    name: max(entry[base]["largest_gap"] for base in entry if base.startswith("against_"))
+                    for name, entry in runs.items()
+                    if "/" in name
+                }
+                limit = max((g for n, g in gap.items() if n.startswith("dflash")), default=None)
+                trees = max((g for n, g in gap.items() if n.startswith("tree")), default=None)
+                if limit is None or trees is None:
+                    continue
+                figures[f"1 lossless, {label}, {dtype}"] = {
+                    "largest_gap_of_dflash": limit,
+                    "largest_gap_of_ddtree": trees,
+                    "holds": trees <= limit + 1e-6,
+                }
+                chain = runs.get("chain/each")
+                if chain:
+                    figures[f"1 width 1 equals DFLASH, {label}, {dtype}"] = {
+                        "equal_texts": chain["against_dflash"]["equal"],
+                        "equal_rounds": chain["rounds_equal_dflash"],
+                        "of": section["prompts"],
+                        "holds": chain["against_dflash"]["equal"] == chain["rounds_equal_dflash"] == section["prompts"],
+                    }
+    for label, section in sections.items():
+        if label.startswith("acceptance-") and "same_logits" in section:
+            same, reference = section["same_logits"], section.get("reference_float32", {})
+            figures[f"2 agreement, {label}"] = {
+                "equal_without_near_ties": same["equal_without_near_ties"],
+                "rounds_without_near_ties": same["rounds_without_near_ties"],
+                "mean_accepted": reference.get("mean_accepted_sglang"),
+                "mean_accepted_of_reference": reference.get("mean_accepted_reference"),
+                "holds": same["equal_without_near_ties"] >= 0.99 * same["rounds_without_near_ties"]
+                and abs(reference.get("mean_accepted_sglang", 9) - reference.get("mean_accepted_reference", 0)) <= 0.05,
+            }
+        if label.startswith("builder-"):
+            build = section["microseconds"]["build/budget64/batch1"]
+            figures["3 tree build, budget 64, batch 1 [us]"] = {"found": build, "bar": 60, "holds": build <= 60}
+        if label.startswith("speed-"):
+            for domain in ("code", "prose", "math"):
+                base = section["table"].get(f"dflash/{domain}/batch1")
+                for name in ("tree16", "tree32", "tree64"):
+                    row = section["table"].get(f"{name}/{domain}/batch1")
+                    if not base or not row:
+                        continue
+                    round_ratio = row["milliseconds_per_round"] / base["milliseconds_per_round"]
+                    speed_ratio = row["tokens_per_second"] / base["tokens_per_second"]
+                    figures[f"3/4 {label}, {name}, {domain}, batch 1"] = {
+                        "round_time_ratio": round(round_ratio, 3),
+                        "tokens_per_second_ratio": round(speed_ratio, 3),
+                        "holds": (round_ratio <= 1.10 if name == "tree16" else None),
+                    }
+        if label.startswith("crossover-"):
+            sizes, table = section["sizes"], section["table"]
+            for name in sorted({k.split("/")[0] for k in table} - {"plain", "dflash"}):
+                figures[f"6 {label}, {name} over DFLASH by batch size"] = {
+                    str(s): round(
+                        table[f"{name}/{s}"]["tokens_per_second"] / table[f"dflash/{s}"]["tokens_per_second"], 3
+                    )
+                    for s in sizes
+                    if f"{name}/{s}" in table and f"dflash/{s}" in table
+                }
+    return figures
+
+
+def draw(sections: dict[str, Any], path: Path) -> None:
+    """Round time and tokens a second of the speed sections, and kernel times."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    speed = {k: v for k, v in sections.items() if k.startswith("speed-")}
+    builder = next((v for k, v in sections.items() if k.startswith("builder-")), None)
+    figure, axes = plt.subplots(1, len(speed) + bool(builder), figsize=(5.2 * (len(speed) + bool(builder)), 3.8))
+    axes = list(axes) if hasattr(axes, "__iter__") else [axes]
+    for axis, (label, section) in zip(axes, speed.items()):
+        table = section["table"]
+        names = list(dict.fromkeys(k.split("/")[0] for k in table))
+        for i, domain in enumerate(("code", "prose", "math")):
+            values = [table.get(f"{n}/{domain}/batch1", {}).get("milliseconds_per_round", 0) for n in names]
+            axis.bar([j + 0.27 * (i - 1) for j in range(len(names))], values, 0.25, label=domain)
+        axis.set_xticks(range(len(names)), names, rotation=30)
+        axis.set_ylabel("milliseconds a round, batch 1")
+        axis.set_title(label)
+        axis.legend()
+    if builder:
+        axis, times = axes[-1], builder["microseconds"]
+        budgets = (16, 32, 64, 127)
+        for kernel in ("build", "prepare", "walk"):
+            axis.plot(budgets, [times[f"{kernel}/budget{b}/batch1"] for b in budgets], marker="o", label=kernel)
+        axis.axhline(60, linestyle=":", color="grey")
+        axis.set_xlabel("budget (nodes)")
+        axis.set_ylabel("microseconds, batch 1")
+        axis.set_title("kernels (bar of the build at 64: 60)")
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--facts", type=Path, help="JSON object merged at the top: machine, versions, not_run, notes")
+    args = parser.parse_args()
+    merged = json.loads(args.out.read_text()) if args.out.exists() else {"schema": 1, "sections": {}}
+    if args.facts:
+        merged.update(json.loads(args.facts.read_text()))
+    for path in args.sections:
+        merged["sections"][path.stem] = json.loads(path.read_text())
+    merged["figures"] = judge(merged["sections"])
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(merged, indent=1, sort_keys=False) + "\n")
+    if args.plot:
+        draw(merged["sections"], args.plot)
+    for name, figure in merged["figures"].items():
+        print(name, json.dumps(figure))
+
+
+if __name__ == "__main__":
+    main()
