@@ -206,3 +206,12 @@ def test_devices_of_nvml_get_processes_and_reasons(monkeypatch):
     reasons = {warning["field"]: warning["reason"] for warning in found["warnings"]}
     assert "not in this nvidia-ml-py" in reasons["devices.serial"]
     assert reasons["p2p"] == "not in gather_subset"
+
+
+@pytest.mark.parametrize(
+    ("size", "printed"),
+    [(150754820096, 143771), (644939776, 616), (680329216, 649), (149429551104, 142508), (0, 0), (None, None)],
+)
+def test_memory_is_rounded_as_nvidia_smi_does(size, printed):
+    """Sizes that NVML gave on an H200 (driver 580.159.04), and what nvidia-smi printed for them at that moment."""
+    assert nvml._mib(size) == printed

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import parse
 
@@ -230,3 +232,36 @@ def test_bus_id_key_of_both_spellings():
     assert parse.bus_id_key("00000000:01:00.0") == parse.bus_id_key("0000:01:00.0") == "0000:01:00.0"
     assert parse.bus_id_key("0000000F:01:00.0") == "000f:01:00.0"
     assert parse.bus_id_key("nonsense") is None
+
+
+def test_xml_of_a_real_h200():
+    """Printed by nvidia-smi 580.159.04 on an H200; serial number and identifiers replaced. NVML gave these values beside it."""
+    text = (Path(__file__).parents[4] / "fixtures/gpu/smi-h200-580.159.04.xml").read_text()
+    log = parse.smi_xml(text)
+    assert (log["driver_version"], log["cuda_version"]) == ("580.159.04", "13.0")
+    device = log["devices"][0]
+    expected = {
+        "name": "NVIDIA H200",
+        "architecture": "Hopper",
+        "vbios_version": "96.00.A5.00.1A",
+        "pci_bus_id": "00000000:00:06.0",
+        "pci_device_id": "10de:2335",
+        "memory_total_mib": 143771,
+        "memory_reserved_mib": 616,
+        "memory_used_mib": 0,
+        "memory_free_mib": 143156,
+        "unified_memory": False,
+        "power_limit_w": 700.0,
+        "performance_state": "P0",
+        "compute_mode": "Default",
+        "persistence_mode": True,
+        "mig_mode": False,
+        "mig_devices": [],
+        "processes": [],
+        "retired_pages": {"single_bit": None, "double_bit": None, "pending": None},
+        "remapped_rows": {"corrected": 0, "uncorrected": 0, "pending": False, "failure": False},
+        "pcie": {"generation": 5, "max_generation": 5, "width": 16, "max_width": 16},
+    }
+    assert {key: device[key] for key in expected} == expected
+    assert device["ecc"]["enabled"] is True and device["ecc"]["uncorrected_aggregate"] == 0
+    assert device["clocks_mhz"]["max_sm"] == 1980
