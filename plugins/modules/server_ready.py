@@ -67,8 +67,8 @@ options:
     default: /var/lib/dflash/history.jsonl
 attributes:
   check_mode:
-    support: none
-    description: Can run in check mode without changing anything; there it returns at once with RV(skipped).
+    support: partial
+    description: In check mode nothing was started, so nothing can become ready; it returns at once as skipped.
   diff_mode:
     support: none
     description: Nothing is changed, so there is no difference to show.
@@ -110,7 +110,7 @@ verdict:
   type: str
   sample: ready
 generation:
-  description: The last generation (RV(generation.text), RV(generation.tokens), RV(generation.acceptance_length)).
+  description: The last generation, with C(text), C(tokens) and C(acceptance_length).
   returned: when one was answered
   type: dict
 acceptance_length:
