@@ -9,11 +9,12 @@ import glob
 import os
 import re
 import shutil
+import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.inferlab.dflash.plugins.module_utils._driver import shell
-from ansible_collections.inferlab.dflash.plugins.module_utils._driver.quiet import Quiet
+from ansible_collections.inferlab.dflash.plugins.module_utils._driver import locks, shell
+from ansible_collections.inferlab.dflash.plugins.module_utils._driver.quiet import POLICY, Quiet
 from ansible_collections.inferlab.dflash.plugins.module_utils._driver.record import write_file
 from ansible_collections.inferlab.dflash.plugins.module_utils._driver.shell import Failed
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import parse
@@ -22,6 +23,7 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import H
 ARCHIVES = "/var/cache/apt/archives"
 EXCLUSION = "/etc/apt/apt.conf.d/52dflash-driver"
 
+_ATTEMPTS = 3
 _INSTALL = (
     "apt-get",
     "--assume-yes",
@@ -78,6 +80,7 @@ class Apt:
     """Offers, simulation and execution of package transactions on a Debian or Ubuntu system."""
 
     name = "apt"
+    policy: str | None = POLICY
     exclusion_path = EXCLUSION
 
     def __init__(self, host: Host, deb_dirs: t.Sequence[str], log: str, lock_timeout: float) -> None:
@@ -162,7 +165,7 @@ class Apt:
         timeout = f"--option=DPkg::Lock::Timeout={int(self.lock_timeout)}"
         self._act([*_INSTALL, timeout, "install", *self._arguments(choice)], quiet)
         if marks:
-            self._act(["apt-mark", "auto", *marks], quiet)
+            self._mark("auto", marks)
 
     def keep_copies(self, choice: t.Mapping[str, t.Any], directory: str) -> list[str]:
         """Save the .debs of the versions that are about to be replaced, for a way back without a network.
@@ -195,7 +198,19 @@ class Apt:
     def set_holds(self, hold: t.Iterable[str], release: t.Iterable[str]) -> None:
         for word, names in (("hold", sorted(set(hold))), ("unhold", sorted(set(release)))):
             if names:
+                self._mark(word, names)
+
+    def _mark(self, word: str, names: t.Sequence[str]) -> None:
+        """apt-mark, which does not wait for dpkg's lock by itself."""
+        for attempt in range(_ATTEMPTS):
+            locks.wait(self.lock_timeout)
+            try:
                 self._act(["apt-mark", word, *names], None)
+                return
+            except Failed:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                time.sleep(1)
 
     @staticmethod
     def exclusion(names: t.Iterable[str]) -> str:

@@ -51,6 +51,7 @@ class Dnf:
     """
 
     name = "dnf"
+    policy: str | None = None
     exclusion_path = "dnf versionlock"
 
     def __init__(

@@ -42,14 +42,22 @@ def _start_time(pid: int) -> str:
 
 
 class Quiet:
-    """Context manager. `descriptor` is handed to the package manager (pass_fds), so that its end is waited for as well."""
+    """Context manager. `descriptors` are handed to the package manager (pass_fds), so that its end is waited for as well.
 
-    def __init__(self, policy: str = POLICY, package_locks: t.Sequence[str] = locks.LOCKS) -> None:
-        self.policy = policy
-        self.backup = policy + ".dflash-saved"
+    policy None: this system has no policy-rc.d (rpm), and nothing is placed.
+    """
+
+    def __init__(self, policy: str | None = POLICY, package_locks: t.Sequence[str] = locks.LOCKS) -> None:
+        self.active = policy is not None
+        self.policy = policy or ""
+        self.backup = self.policy + ".dflash-saved"
         self.package_locks = package_locks
         self.descriptor = -1
         self.guardian = 0
+
+    @property
+    def descriptors(self) -> list[int]:
+        return [self.descriptor] if self.active else []
 
     def _ours(self) -> bool:
         try:
@@ -96,6 +104,8 @@ class Quiet:
         self.restore()
 
     def __enter__(self) -> Quiet:
+        if not self.active:
+            return self
         reader, self.descriptor = os.pipe()
         ready_reader, ready_writer = os.pipe()
         self.guardian = os.fork()
@@ -120,5 +130,7 @@ class Quiet:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        if not self.active:
+            return
         os.close(self.descriptor)
         os.waitpid(self.guardian, 0)

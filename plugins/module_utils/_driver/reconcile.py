@@ -28,6 +28,7 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import (
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.state import differ
 
+_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
 _SUBSET = {"driver", "devices", "processes", "packages"}
 
 
@@ -258,7 +259,7 @@ class Reconciler:
     ) -> None:
         target = made["target_version"]
         locks.wait(self.options.lock_timeout)
-        with Quiet() as quiet:
+        with Quiet(backend.policy) as quiet:
             backend.finish_interrupted(quiet)
             self.gathered = self._gather()
             choice = self._choose(backend, target)
@@ -271,7 +272,7 @@ class Reconciler:
             entry = resumed or self.record.begin(
                 action=plan.ALIGN, target_version=target, before=self._snapshot(backend), pinned=[]
             )
-            lost = backend.keep_copies(choice, self.copies) if resumed is None else []
+            lost = backend.keep_copies(choice, self.copies)
             if lost:
                 words = "no package file of the present version is to be had, so that a way back needs one: "
                 self.result["warnings"].append(words + ", ".join(lost))
@@ -293,7 +294,7 @@ class Reconciler:
         verdict = self._prove(made)
         self.result["versions"] = versions(self.gathered)
         if not verdict["proved"]:
-            with Quiet() as quiet:
+            with Quiet(backend.policy) as quiet:
                 self._give_up(backend, entry, verdict["reason"], verdict["falsified"], quiet)
         self.record.finish(
             entry,
@@ -317,8 +318,17 @@ class Reconciler:
                 nvml = context.initialise_nvml() if self.host.live else nvml
                 cuda = self._cuda_attempts() if nvml["ok"] else []
             verdict = proof.judge(self.gathered, nvml, cuda, deferred)
+            if verdict["falsified"]:
+                verdict["reason"] += self._missing_devices()
         self.result["proof"] = verdict
         return verdict
+
+    def _missing_devices(self) -> str:
+        """In a container a driver of the right version fails without its device files, and they are its host's to give."""
+        missing = [path for path in _DEVICES if not self.host.exists(path)]
+        if container.has_own_kernel(self.gathered["identity"]["container"]) or not missing:
+            return ""
+        return f" The host of this container has to load the module and pass in {', '.join(missing)}."
 
     def _cuda_attempts(self) -> list[dict[str, t.Any]]:
         """Open a context on the emptiest GPU first, and on further ones only when the first cannot tell."""
@@ -494,7 +504,7 @@ class Reconciler:
         if self.check_mode:
             return self.result
         locks.wait(self.options.lock_timeout)
-        with Quiet() as quiet:
+        with Quiet(backend.policy) as quiet:
             self._restore(backend, entry, quiet)
         self.record.finish(entry, record.ROLLED_BACK)
         self.gathered = self._gather()

@@ -41,7 +41,7 @@ def act(argv: t.Sequence[str], log: str, quiet: Quiet | None = None) -> None:
             stderr=subprocess.STDOUT,
             env={**os.environ, **ENVIRONMENT, "PATH": search_path()},
             start_new_session=True,
-            pass_fds=[quiet.descriptor] if quiet else [],
+            pass_fds=quiet.descriptors if quiet else [],
         )
     if code != 0:
         with open(log, "rb") as file:

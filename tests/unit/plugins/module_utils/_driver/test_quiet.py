@@ -62,7 +62,7 @@ import os, subprocess, sys
 from ansible_collections.inferlab.dflash.plugins.module_utils._driver.quiet import Quiet
 with Quiet(sys.argv[1], []) as quiet:
     # What apt is to the module: a child that outlives it and holds the descriptor.
-    child = subprocess.Popen(["sleep", "60"], pass_fds=[quiet.descriptor])
+    child = subprocess.Popen(["sleep", "60"], pass_fds=quiet.descriptors)
     print(child.pid, flush=True)
     child.wait()
 """
@@ -108,6 +108,11 @@ def test_what_a_killed_run_left_is_not_taken_for_the_hosts_policy(policy, tmp_pa
     with Quiet(str(policy), []):
         assert ask(policy) == 101
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_system_without_policies_gets_none(tmp_path):
+    with Quiet(None, []) as quiet:
+        assert quiet.descriptors == []
 
 
 def test_a_policy_that_cannot_be_written_is_an_error(tmp_path):
