@@ -79,7 +79,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Round:
-    """What one verify round did: per request the acceptance length and the number of drafted nodes; build time in seconds."""
+    """What one verify round did: per request the tokens emitted and the nodes verified; seconds of building the trees."""
 
     sequences: list[Sequence]
     accepted: list[int]
@@ -106,23 +106,21 @@ class Generator:
             raise ValueError(f"unknown algorithm {algorithm!r}, known are {', '.join(ALGORITHMS)}")
         self.target = target
         self.algorithm = algorithm
-        self.drafter = drafter if algorithm != "none" else None
-        self.budget = {"none": 0, "ddtree": budget}.get(algorithm)
-        self.block_size = 1
-        if algorithm != "none":
+        self.prefill_chunk = prefill_chunk
+        if algorithm == "none":
+            self.drafter, self.feature_layers, self.block_size, self.budget = None, (), 1, 0
+        else:
             if drafter is None:
                 raise ModelError(f"algorithm {algorithm} needs a drafter")
             check_pair(drafter.config, target.hidden_size, target.num_layers, target.vocab_size)
-            self.block_size = block_size or drafter.config.block_size
-            if not 2 <= self.block_size <= drafter.config.block_size:
-                raise ValueError(
-                    f"block size {self.block_size} is not between 2 and {drafter.config.block_size}, the drafter's own"
-                )
-            if algorithm == "ddtree" and budget < 1:
-                raise ValueError(f"budget {budget} must be at least 1")
+            trained = drafter.config.block_size
+            self.drafter, self.feature_layers = drafter, drafter.config.target_layer_ids
+            self.block_size = trained if block_size is None else block_size
             self.budget = budget if algorithm == "ddtree" else self.block_size - 1
-        self.feature_layers = self.drafter.config.target_layer_ids if self.drafter else ()
-        self.prefill_chunk = prefill_chunk
+            if not 2 <= self.block_size <= trained:
+                raise ValueError(f"block size {self.block_size} is not between 2 and {trained}, the drafter's own")
+            if self.budget < 1:
+                raise ValueError(f"budget {budget} must be at least 1")
         self.reset()
 
     def reset(self) -> None:
@@ -148,53 +146,51 @@ class Generator:
     @torch.no_grad()
     def step(self) -> Round:
         """One verify round over all running requests. Finished ones leave the batch."""
-        device = self.target.device
-        roots = torch.tensor([sequence.output[-1] for sequence in self.running], device=device)
+        batch = list(self.running)
+        roots = torch.tensor([sequence.output[-1] for sequence in batch], device=self.target.device)
         prefix = self._target_cache.lengths
-        started = time.perf_counter()
-        tree, build_seconds = self._draft(roots), 0.0
-        if self.drafter:
-            build_seconds = time.perf_counter() - started
+        tree, build_seconds = self._draft(roots)
         logits, features = self.target.forward(
             tree.tokens, tree.positions(prefix), tree.mask(), self._target_cache, self.feature_layers
         )
+        result = walk(tree, self._state(tree, logits))
+        self._target_cache.commit(result.path, result.lengths)
+        if self.drafter:
+            every = torch.arange(len(batch), device=roots.device)[:, None]
+            positions = prefix[:, None] + torch.arange(result.path.shape[1], device=roots.device)
+            kept = features[every, result.path.clamp_min(0)]
+            self.drafter.observe(self._drafter_cache, kept, positions, result.lengths)
+
+        for sequence, tokens, length in zip(batch, result.tokens.tolist(), result.lengths.tolist(), strict=True):
+            sequence.rounds.append(sequence.extend(tokens[:length]))
+        self.drop([sequence for sequence in batch if sequence.finish_reason])
+        nodes = (tree.valid.sum(dim=1) - 1).tolist()
+        return Round(batch, [sequence.rounds[-1] for sequence in batch], nodes, build_seconds)
+
+    def _draft(self, roots: torch.Tensor) -> tuple[DraftTree, float]:
+        """The trees that the next round verifies, and how long building them from the drafter's logits took, seconds."""
+        if self.drafter is None:
+            return root_tree(roots), 0.0
+        masks = roots.new_full((len(roots), self.block_size - 1), self.drafter.config.mask_token_id)
+        block = torch.cat([roots[:, None], masks], dim=1)
+        hidden = self.drafter(self._drafter_cache, self.target.embed(block))
+        logits = self.target.head(hidden[:, 1:])
+        started = time.perf_counter()
+        if self.algorithm == "dflash":
+            tree = chain_tree(roots, *top_candidates(logits, 1))
+        else:
+            tree = build_tree(roots, *top_candidates(logits, self.budget), self.budget)
+        return tree, time.perf_counter() - started
+
+    def _state(self, tree: DraftTree, logits: torch.Tensor) -> torch.Tensor:
+        """The token that the target states after each row, int64 `[b, N]`, by each request's own parameters."""
         depths = tree.depths.cpu()
-        choices = torch.stack(
+        return torch.stack(
             [
                 choose(logits[row], sequence.params, sequence.uniforms, len(sequence.output) + depths[row])
                 for row, sequence in enumerate(self.running)
             ]
         )
-        result = walk(tree, choices)
-        self._target_cache.commit(result.path, result.lengths)
-        if self.drafter:
-            every = torch.arange(len(self.running), device=device)[:, None]
-            positions = prefix[:, None] + torch.arange(result.path.shape[1], device=device)
-            accepted_features = features[every, result.path.clamp_min(0)]
-            self.drafter.observe(self._drafter_cache, accepted_features, positions, result.lengths)
-
-        batch = list(self.running)
-        accepted = []
-        for sequence, tokens, length in zip(batch, result.tokens.tolist(), result.lengths.tolist(), strict=True):
-            taken = sequence.extend(tokens[:length])
-            sequence.rounds.append(taken)
-            accepted.append(taken)
-        nodes = (tree.valid.sum(dim=1) - 1).tolist()
-        self.drop([sequence for sequence in batch if sequence.finish_reason])
-        return Round(batch, accepted, nodes, build_seconds)
-
-    def _draft(self, roots: torch.Tensor) -> DraftTree:
-        """The trees that the next round verifies."""
-        if self.drafter is None:
-            return root_tree(roots)
-        masks = roots.new_full((len(roots), self.block_size - 1), self.drafter.config.mask_token_id)
-        block = torch.cat([roots[:, None], masks], dim=1)
-        hidden = self.drafter(self._drafter_cache, self.target.embed(block))
-        width = self.budget if self.algorithm == "ddtree" else 1
-        log_probs, ids = top_candidates(self.target.head(hidden[:, 1:]), width)
-        if self.algorithm == "dflash":
-            return chain_tree(roots, log_probs, ids)
-        return build_tree(roots, log_probs, ids, self.budget)
 
     def _join(self, sequences: list[Sequence], target_cache: RaggedKV, drafter_cache: RaggedKV | None) -> None:
         self.running += sequences

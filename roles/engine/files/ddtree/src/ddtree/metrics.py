@@ -33,7 +33,9 @@ class Metrics:
             registry=self.registry,
         )
         self.tree_build_seconds = Gauge(
-            "ddtree_tree_build_seconds", "Drafting and tree building of the last verify round.", registry=self.registry
+            "ddtree_tree_build_seconds",
+            "Building the trees of the last verify round from the drafter's logits.",
+            registry=self.registry,
         )
         self.requests = Counter(
             "ddtree_requests_total", "Requests by how they ended.", ["outcome"], registry=self.registry
