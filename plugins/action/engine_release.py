@@ -53,7 +53,8 @@ class ActionModule(ActionBase):
                 if sent.get("failed"):
                     return {**result, **sent}
                 self._say(f"installing {len(locked.pins)} packages into {plan['path']}")
-            return {**result, **self._phase("build", request, task_vars)}
+            built = self._phase("build", request, task_vars)
+            return {**result, **built, **({} if built.get("failed") else {"missing": plan["missing"]})}
         except EngineError as error:
             return {**result, "failed": True, "msg": str(error), "code": error.code}
 

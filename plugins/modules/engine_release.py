@@ -135,7 +135,7 @@ removed:
   type: list
   elements: str
 missing:
-  description: Packages whose wheel the host lacks.
+  description: Packages whose wheel the host lacked.
   returned: success
   type: list
   elements: str

@@ -56,7 +56,7 @@ def controller(tmp_path, monkeypatch):
 
 
 def test_wheels_go_before_the_build(controller) -> None:
-    assert controller.run(None, {}) == {"changed": True, "id": "x"}
+    assert controller.run(None, {}) == {"changed": True, "id": "x", "missing": ["engine", "plugin"]}
     assert controller.seen.phases == ["plan", "take", "build"]
     assert controller.seen.sent == [("/remote/wheels.tar", ["plugin-1-py3-none-any.whl", "engine-1-py3-none-any.whl"])]
     assert controller.seen.request["id"].startswith("tiny-")
