@@ -43,8 +43,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(*((200, known[self.path]) if self.path in known else (404, {"error": {"message": self.path}})))
 
     def do_POST(self):
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.allowed():
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if b"refuse this" in body:
+            self.answer(400, {"error": {"message": "as asked"}})
+        elif self.allowed():
             time.sleep(0.02)
             choice = {"index": 0, "text": NAME, "finish_reason": "length"}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
