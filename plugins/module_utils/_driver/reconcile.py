@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import typing as t
 
 from ansible_collections.inferlab.dflash.plugins.module_utils._driver import (
@@ -303,7 +305,23 @@ class Reconciler:
             pinned=pinned,
             proof=verdict["reason"],
         )
+        self._prune_copies()
         self.result["reboot_needed"] = bool(made["reboot_required"])
+
+    def _prune_copies(self) -> None:
+        """Keep the package files that a roll-back of a standing entry would need; the record forgets old entries, and so do they."""
+        needed = {
+            (package["name"], package["version"].split(":", 1)[-1])
+            for entry in self.record.entries
+            if entry["state"] != record.ROLLED_BACK
+            for package in entry.get("before", {}).get("packages", ())
+        }
+        for path in glob.glob(f"{self.copies}/*.*"):
+            name = os.path.basename(path)
+            if not any(
+                name.startswith((f"{package}_", f"{package}-")) and version in name for package, version in needed
+            ):
+                os.unlink(path)
 
     def _prove(self, made: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         deferred = bool(made["reboot_required"]) and made["action"] == plan.ALIGN

@@ -179,6 +179,15 @@ def test_the_whole_way_and_back(start, tmp_path):
     assert start(machine).roll_back()["changed"] is False
 
 
+def test_copies_that_no_way_back_needs_are_removed(start, tmp_path):
+    copies = tmp_path / "driver" / "debs"
+    copies.mkdir(parents=True)
+    for name in (f"nvidia-utils-580_{NEW}-1_amd64.deb", "nvidia-utils-580_575.57.08-1_amd64.deb"):
+        (copies / name).write_text("")
+    start(Machine()).reconcile()
+    assert [path.name for path in copies.iterdir()] == [f"nvidia-utils-580_{NEW}-1_amd64.deb"]
+
+
 def test_a_hold_of_before_is_there_again_after_the_roll_back(start):
     machine = Machine()
     machine.held, machine.exclusion = {"nvidia-utils-580"}, "mine"
