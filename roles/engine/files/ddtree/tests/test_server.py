@@ -239,6 +239,9 @@ def test_health(running) -> None:
         ({"logit_bias": {"5": 1}}, 400, "logit_bias: not supported"),
         ({"presence_penalty": 0.5}, 400, "presence_penalty: not supported"),
         ({"max_token": 5}, 400, "unknown field max_token"),
+        ({"no_stop_trim": True}, 400, "no_stop_trim: not supported"),
+        ({"skip_special_tokens": False}, 400, "skip_special_tokens: not supported"),
+        ({"return_hidden_states": True}, 400, "return_hidden_states: not supported"),
     ],
 )
 def test_refused_completions(running, change: dict, status: int, message: str) -> None:
@@ -272,6 +275,25 @@ def test_refused_chats(running, change: dict, message: str) -> None:
     answer = running.post("/v1/chat/completions", json={"model": MODEL, "messages": QUESTION, **change})
     assert answer.status_code == 400
     assert message in answer.json()["error"]["message"]
+
+
+def test_what_sglangs_router_adds_is_accepted(running) -> None:
+    added = {
+        "no_stop_trim": False,
+        "ignore_eos": False,
+        "skip_special_tokens": True,
+        "return_hidden_states": False,
+        "some_field_of_the_future": None,
+    }
+    body = {"model": MODEL, "max_tokens": 3, "stream": False, **added}
+    assert running.post("/v1/completions", json={**body, "prompt": PROMPT, "echo": False}).status_code == 200
+    reasoning = {
+        "logprobs": False,
+        "continue_final_message": False,
+        "separate_reasoning": True,
+        "stream_reasoning": True,
+    }
+    assert running.post("/v1/chat/completions", json={**body, "messages": QUESTION, **reasoning}).status_code == 200
 
 
 def test_harmless_values_of_refused_fields_are_accepted(running) -> None:

@@ -86,6 +86,8 @@ class GenerationRequest(BaseModel):
     service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    separate_reasoning: bool | None = None  # no reasoning parser here, so these two change nothing
+    stream_reasoning: bool | None = None
 
     n: Annotated[None, _refuse_unless(1, "one choice per request; send the request several times instead")] = None
     frequency_penalty: Annotated[None, _refuse_unless(0, NO_PENALTY)] = None
@@ -93,6 +95,10 @@ class GenerationRequest(BaseModel):
     repetition_penalty: Annotated[None, _refuse_unless(1, NO_PENALTY)] = None
     min_p: Annotated[None, _refuse_unless(0, "use top_p or top_k")] = None
     logit_bias: Annotated[None, _refuse("logit_bias")] = None
+    # SGLang's router adds these to every request that it hands on, at the values that change nothing.
+    no_stop_trim: Annotated[None, _refuse_unless(False, "stop strings are always cut off")] = None
+    skip_special_tokens: Annotated[None, _refuse_unless(True, "special tokens have no text")] = None
+    return_hidden_states: Annotated[None, _refuse_unless(False, "hidden states are not kept")] = None
 
     @model_validator(mode="after")
     def _check_stop(self) -> GenerationRequest:
@@ -156,6 +162,7 @@ class ChatRequest(GenerationRequest):
     logprobs: Annotated[None, _refuse_unless(False, NO_LOGPROBS)] = None
     top_logprobs: Annotated[None, _refuse_unless(0, NO_LOGPROBS)] = None
     tools: Annotated[None, _refuse("tools")] = None
+    continue_final_message: Annotated[None, _refuse_unless(False, "the answer is always a new message")] = None
     tool_choice: Annotated[None, _refuse_unless("none", "tools")] = None
     parallel_tool_calls: bool | None = None
     response_format: Annotated[None, _refuse_unless({"type": "text"}, "structured output")] = None
@@ -170,7 +177,8 @@ def parse(kind: type[GenerationRequest], body: bytes) -> Any:
     if not isinstance(raw, dict):
         raise ApiError(400, "the request body must be a JSON object", code="invalid_json")
     try:
-        return kind.model_validate(raw)
+        # A field that is null is a field that was not given, also one that is not known here.
+        return kind.model_validate({field: value for field, value in raw.items() if value is not None})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
