@@ -67,7 +67,7 @@ def histogram_svg(value: t.Any, mean: t.Any = None) -> Markup:
     height = 210.0
     plot_w, plot_h = _WIDTH - _LEFT - _RIGHT, height - _TOP - _BOTTOM
     slot = plot_w / len(counts)
-    bar = min(slot * 0.72, 34.0)
+    bar_width = min(slot * 0.72, 34.0)
     first = min(counts)
 
     def x_of(length: float) -> float:
@@ -96,9 +96,9 @@ def histogram_svg(value: t.Any, mean: t.Any = None) -> Markup:
             Markup(
                 '<rect class="bar" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="2"><title>{}</title></rect>'
             ).format(
-                x_of(length) - bar / 2,
+                x_of(length) - bar_width / 2,
                 y_of(share),
-                bar,
+                bar_width,
                 bar_height,
                 f"{length} tokens: {many} of {total} rounds ({share:.1f} %)",
             )

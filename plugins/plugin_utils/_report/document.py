@@ -8,6 +8,7 @@ Nothing here touches a file or a clock; the role passes the previous document an
 from __future__ import annotations
 
 import json
+import math
 import typing as t
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +35,7 @@ def plain(value: t.Any) -> t.Any:
         return int(value)
     if isinstance(value, float):
         # JSON has no NaN and no infinity; "not known" is what they mean here.
-        return float(value) if value == value and abs(value) != float("inf") else None
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value)
