@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 # Which evidence outranks which: a finding of an earlier tier is the primary one. Within a tier the earliest line wins.
 TIERS = (
     "play",  # a play's own output: the provisioning step that failed
+    "spawn",  # systemd could not run the program at all, so nothing else can have stopped it
     "host",  # kernel log, NVML state, OOM killer: faults below the engine
-    "spawn",  # systemd could not run the program at all
     "specific",  # the engine, a library or a configuration names the cause
     "subsystem",  # NCCL or CUDA failed without saying why
     "capture",  # graph capture failed: an echo where anything above matched

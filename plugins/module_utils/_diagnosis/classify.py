@@ -8,9 +8,9 @@ import re
 from typing import Any
 
 from . import catalogue, engine_parsers, provisioning, rules_engine, rules_host, rules_unit, service_facts
-from .context import Context, Finding
+from .context import ENGINE_CHANNELS, Context, Finding
 from .redact import redact
-from .text import shorten
+from .text import rank_of, shorten
 
 # What a unit that serves still reports: faults of the host below it, and what the answers themselves show.
 _WHILE_SERVING = ("play", "host", "benign")
@@ -125,9 +125,25 @@ def _parsed(ctx: Context, primary: Finding, others: list[Finding]) -> dict[str, 
             if key not in values and key not in ("rank", "port", "path", "signal", "role"):
                 values[key] = value
     values.update(primary.parsed)
+    if "rank" not in values and primary.tier in ("specific", "subsystem", "capture", "exception"):
+        values.update(_rank_before(ctx, primary))
     if values.get("signal") == "KILL" and (rules_unit.marker(ctx) is not None or primary.cause == "requested_stop"):
         values["self_inflicted"] = True
     return {key: redact(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+def _rank_before(ctx: Context, finding: Finding) -> dict[str, Any]:
+    """The rank of the exception report in which the finding's line stands."""
+    number, position = divmod(finding.order[0], 1 << 40)
+    if number >= len(ENGINE_CHANNELS):
+        return {}
+    channel = ENGINE_CHANNELS[number]
+    rank = None
+    for line in ctx.logs[channel].lines_with("hit an exception", ctx.starts[channel]):
+        if line.position > position:
+            break
+        rank = rank_of(line.text)
+    return {} if rank is None else {"rank": rank}
 
 
 def _from_journal(ctx: Context) -> dict[str, Any]:

@@ -112,9 +112,11 @@ def loading(text: str) -> dict[str, Any]:
     if not loaded:
         return {}
     found = loaded[-1]
+    arch = _PROC_ARCH.search(found.group(0))
     return {
         "kernel_module_version": found.group("version"),
         "module_flavour": "open" if found.group("open") else "proprietary",
+        **({"arch": arch.group(1)} if arch else {}),
     }
 
 
@@ -309,6 +311,7 @@ def collect(text: Callable[[str], str]) -> dict[str, Any]:
         nvidia_smi(text("nvidia_smi")),
         query_csv(text("nvidia_smi_query_csv")),
         query_xml(text("nvidia_smi_xml")),
+        _nvml_reported("\n".join(text(name) for name in ("nvml_error", "ansible_output", "command_output"))),
     ):
         for key, item in part.items():
             if facts.get(key) is None:
@@ -319,6 +322,11 @@ def collect(text: Callable[[str], str]) -> dict[str, Any]:
     if "driver_version" not in facts and facts.get("kernel_module_version"):
         facts["driver_version"] = facts["kernel_module_version"]
     return facts
+
+
+def _nvml_reported(text: str) -> dict[str, Any]:
+    found = re.search(rf"NVML library version: ({VERSION})", text)
+    return {"nvml_reported": found.group(1)} if found else {}
 
 
 def _user_space(text: Callable[[str], str], facts: dict[str, Any]) -> None:

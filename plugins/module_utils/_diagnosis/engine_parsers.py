@@ -67,6 +67,15 @@ _CUDA_NUMBER = re.compile(
 )
 
 
+DRAFTER_OPTIONS = (
+    "--speculative-draft-model-path",
+    "--speculative-draft-model",
+    "--drafter",
+    "--draft-model-path",
+    "--speculative-config",
+)
+
+
 # --- values ---------------------------------------------------------------------------------------------------------
 def named(match: re.Match, _line: Line | None = None, _ctx: Context | None = None) -> dict[str, Any]:
     """The named groups that matched. C(name2) is C(name) of another alternative; known numbers become numbers."""
@@ -211,10 +220,13 @@ def _is_path(name: str) -> bool:
 def is_drafter(name: str, ctx: Context) -> bool:
     """Whether I(name) lies in what the arguments give as the drafter."""
     target = (ctx.options.get("--model-path") or ctx.options.get("--model") or "").rstrip("/")
-    for option in ("--speculative-draft-model-path", "--speculative-draft-model", "--drafter", "--draft-model-path"):
+    for option in DRAFTER_OPTIONS:
         draft = (ctx.options.get(option) or "").rstrip("/")
         if draft and draft != target and (name == draft or name.startswith(draft + "/")):
             return True
+    if not any(option in ctx.options for option in DRAFTER_OPTIONS) and target != name:
+        # Without arguments to go by, published drafters carry what they are in their names.
+        return re.search(r"d-?flash|draft|eagle", name.rsplit("/", 1)[-1], re.I) is not None
     config = re.search(r"--speculative-config\s+'?(\{.*?\})'?(?:\s|$)", ctx.text("server_args"))
     return bool(config and name and f'"{name}"' in config.group(1))
 

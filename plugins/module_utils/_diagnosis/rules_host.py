@@ -428,8 +428,11 @@ def container(ctx: Context) -> Finding | None:
     lost = re.search(
         r"^.*Failed to initialize NVML: (?:Unknown Error|Insufficient Permissions).*$", inside or own, re.M
     )
+    if lost is None and driver and not _first_line(ctx, "rminitadapter failed", "rm_init_adapter failed"):
+        # The host's module is visible from in here, so it is the devices that are not.
+        lost = re.search(r"^.*(?:No devices were found|couldn't communicate with the NVIDIA driver).*$", own, re.M)
     if lost and (host_fine or ctx.container):
-        return _host("container_gpu_unavailable", "device_cgroup_revoked", (lost.group(0),), order=0)
+        return _host("container_gpu_unavailable", "device_cgroup_revoked", (lost.group(0),))
     if inside and host_fine and ctx.text("container_nvidia_smi_rc").strip() not in ("", "0"):
         cause = "device_cgroup_revoked" if re.search(r"Operation not permitted|No devices were found", inside) else None
         return _host("container_gpu_unavailable", cause, (inside.strip().splitlines()[0],), order=0)

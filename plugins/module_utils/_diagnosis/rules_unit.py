@@ -586,6 +586,11 @@ def requested_stop(ctx: Context) -> Finding | None:
     return Finding("no_fault", "requested_stop", "benign", (0, 0), (shorten(line.text),))
 
 
+_TROUBLE = re.compile(
+    r"\b(?:[Ff]ail|[Ee]rror|ERROR|FATAL|[Ff]atal|[Ee]xception|[Kk]illed|[Aa]bort|[Tt]imed out|exited|refus|denied|[Cc]annot|[Uu]nable)"
+)
+
+
 def healthy(ctx: Context) -> Finding | None:
     """Positive evidence that all is well. Missing evidence is none."""
     if ctx.serving:
@@ -599,9 +604,7 @@ def healthy(ctx: Context) -> Finding | None:
         return Finding(
             "no_fault", None, "benign", (3, 0), ("the server reports that its own warm-up request was answered",)
         )
-    if journal.text.strip() and not ctx.running:
-        return None
-    if ctx.running and journal.text.strip():
+    if journal.text.strip() and (ctx.unit or ctx.collected("http_probe") or _TROUBLE.search(journal.text)):
         return None
     facts = ctx.driver
     loaded, user = facts.get("kernel_module_version"), facts.get("user_space_version")

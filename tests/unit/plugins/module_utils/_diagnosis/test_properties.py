@@ -54,10 +54,9 @@ def test_noise_between_the_lines(case, seed):
     assert allowed(case, diagnose(changed(case, add))["code"])
 
 
-def test_noise_before_and_after_changes_nothing(case):
+def test_much_noise_before_and_after(case):
     before, after = random.Random(1).choices(NOISE, k=300), random.Random(2).choices(NOISE, k=300)
-    # A log that ends in other lines is no longer silent.
-    assert diagnose(changed(case, lambda lines: [*before, *lines, *after]))["code"] == diagnose(case["input"])["code"]
+    assert allowed(case, diagnose(changed(case, lambda lines: [*before, *lines, *after]))["code"])
 
 
 def test_order_of_noise_is_irrelevant(case):
