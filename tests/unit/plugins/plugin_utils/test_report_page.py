@@ -110,6 +110,17 @@ def test_deploy_page_says_what_was_served():
     ]
 
 
+def test_attempts_say_how_each_ended():
+    attempts = [
+        {"instance": "main", "profile": "tp 2", "ready": False, "code": "nccl_unhandled_system_error", "seconds": 61.2},
+        {"instance": "main", "profile": "tp 1", "ready": True, "code": None, "seconds": 12.0},
+    ]
+    outline = Outline(render({"a": {"state": "degraded", "attempts": attempts}}))
+    assert "main tp 2: not ready after 61 s" in outline.words
+    assert "nccl_unhandled_system_error" in outline.words
+    assert "main tp 1: ready after 12 s" in outline.words
+
+
 def test_text_of_hosts_is_escaped():
     html = render(HOSTS)
     assert "<script>x" not in html and "&lt;script&gt;x" in html
