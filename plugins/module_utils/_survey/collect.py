@@ -47,7 +47,12 @@ def collect(source: Source, options: Options = Options()) -> dict[str, t.Any]:  
     if upgrades and timers:
         upgrades["timers"] = sorted(timers)
     found = part("trees", trees.Found([], [], []), trees.walk, options.paths, options.depth, options.entries)
-    used = {process["environment"] for process in running if process["environment"] and not process["guest"]}
+    # A release is reached through a link: it is one environment, under its real path.
+    used = {
+        source.inner(os.path.realpath(source.path(process["environment"])))
+        for process in running
+        if process["environment"] and not process["guest"]
+    }
     environments = [
         part(f"environments.{path}", None, software.describe_environment, path)
         for path in sorted(used.union(found.environments))

@@ -598,6 +598,20 @@ def test_everything_on_an_empty_root_is_an_answer(tmp_path):
     assert (survey["schema"], survey["processes"], survey["services"], survey["warnings"]) == (1, [], [], [])
 
 
+def test_an_environment_behind_a_link_is_told_once(tmp_path):
+    planted = plant(
+        tmp_path,
+        {
+            "/opt/releases/1/pyvenv.cfg": "version = 3.12.1\n",
+            "/srv/current": ("->", str(tmp_path / "opt/releases/1")),
+            **process(10, ["/srv/current/bin/python", "-m", "sglang.launch_server"]),
+        },
+    )
+    survey = collect.collect(planted)
+    assert survey["processes"][0]["environment"] == "/srv/current"
+    assert [environment["path"] for environment in survey["environments"]] == ["/opt/releases/1"]
+
+
 def test_one_broken_part_costs_only_itself(tmp_path, monkeypatch):
     def broken(_source):
         raise OSError("I/O error")
