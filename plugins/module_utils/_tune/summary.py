@@ -178,8 +178,15 @@ def _shown_choice(verdict: t.Mapping[str, t.Any], table: t.Sequence[t.Mapping[st
 
 
 COLUMNS = (
-    *("configuration", "tokens/s", "95 % interval", "against current", "its interval", "tokens a round", "ms a round"),
-    *("TTFT p50 ms", "ms a token p95", "errors", ""),
+    *(
+        "configuration",
+        "tokens/s (95 % interval)",
+        "against current (interval)",
+        "tokens/round",
+        "ms/round",
+        "TTFT p50",
+    ),
+    *("ms/token p95", "errors"),
 )
 
 
@@ -201,29 +208,27 @@ def _table(
         if cell["configuration"] == verdict["current"]:
             marks.append("current")
         if candidate.get("tied_with_fastest"):
-            marks.append("among the fastest")
+            marks.append("tied")
         if candidate.get("why_not"):
             marks.append(candidate["why_not"])
-        low, high = cell["interval"] or (None, None)
+        span = cell["interval"]
         lines.append(
             [
-                cell["label"],
-                _show(cell["tokens_per_second"], 1),
-                f"{_show(low, 1)} to {_show(high, 1)}" if low is not None else "",
-                _share(versus["ratio"]) if versus else "",
-                f"{_share(versus['low'])} to {_share(versus['high'])}" if versus else "",
+                cell["label"] + (f" ({', '.join(marks)})" if marks else ""),
+                _show(cell["tokens_per_second"], 1)
+                + (f" ({_show(span[0], 1)} to {_show(span[1], 1)})" if span else ""),
+                f"{_share(versus['ratio'])} ({_share(versus['low'])} to {_share(versus['high'])})" if versus else "",
                 _show(cell["accept_length"], 2),
                 _show(cell["round_ms"], 2),
                 _show(cell["p50_ttft_ms"], 1),
                 _show(cell["p95_tpot_ms"], 2),
                 str(cell["errors"]),
-                ", ".join(marks),
             ]
         )
     return {
         "title": f"{level} request{'s' if level > 1 else ''} at once",
         "columns": list(COLUMNS),
-        "numeric": list(range(1, len(COLUMNS) - 1)),
+        "numeric": list(range(1, len(COLUMNS))),
         "rows": lines,
         "caption": "; ".join(at["reasons"]),
     }

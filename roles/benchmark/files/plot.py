@@ -27,7 +27,8 @@ except ImportError:
 Cell = dict[str, Any]
 
 # Okabe and Ito's colours, told apart by most colour-blind readers; the order is that of use.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
+ON_DARK = ["#56B4E9", "#F0813A", "#2BC49A", "#DDA0C4", "#E9B949", "#8FA8F0"]
 INK = {False: ("#1f2328", "#656d76", "#d0d7de"), True: ("#e6edf3", "#9198a1", "#3d444d")}
 LATENCY = {"ttft": "time to the first token", "tpot": "time a token", "e2e": "time a request"}
 
@@ -40,7 +41,7 @@ def style(dark: bool) -> dict[str, Any]:
         "axes.edgecolor": line,
         "axes.grid": True,
         "axes.labelcolor": ink,
-        "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+        "axes.prop_cycle": matplotlib.cycler(color=ON_DARK if dark else COLOURS),
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.titlelocation": "left",
@@ -60,6 +61,11 @@ def style(dark: bool) -> dict[str, Any]:
         "xtick.color": soft,
         "ytick.color": soft,
     }
+
+
+def palette() -> list[str]:
+    """The colours of the style in force."""
+    return [entry["color"] for entry in matplotlib.rcParams["axes.prop_cycle"]]
 
 
 def order(cells: list[Cell]) -> list[Cell]:
@@ -92,12 +98,12 @@ def throughput(figure: Any, data: dict[str, Any]) -> None:
         mine = [c for c in data["cells"] if c["concurrency"] == level]
         values, bars = spread(mine, "tokens_per_second")
         spots = [place[c["configuration"]] for c in mine]
-        colours = [COLOURS[2] if c["configuration"] == data["choice"] else COLOURS[0] for c in mine]
+        colours = [palette()[2] if c["configuration"] == data["choice"] else palette()[0] for c in mine]
         axis.bar(spots, values, width=0.62, color=colours, alpha=0.85)
         axis.errorbar(spots, values, yerr=bars, fmt="none", ecolor=matplotlib.rcParams["text.color"], capsize=3, lw=1.1)
         current = next((c for c in mine if c["configuration"] == data["current"]), None)
         if current:
-            axis.axhline(current["tokens_per_second"], color=COLOURS[1], lw=1.2, ls="--", zorder=0)
+            axis.axhline(current["tokens_per_second"], color=palette()[1], lw=1.2, ls="--", zorder=0)
         axis.set_xticks(range(len(names)), [c["label"].replace(" ", "\n" if len(names) > 5 else " ") for c in names])
         axis.set_title(f"{level} request{'s' if level > 1 else ''} at once")
         axis.grid(axis="x", visible=False)
@@ -105,12 +111,12 @@ def throughput(figure: Any, data: dict[str, Any]) -> None:
     axes[0].set_ylabel("tokens a second, all requests")
     marks = [
         matplotlib.lines.Line2D(
-            [], [], color=COLOURS[1], ls="--", lw=1.2, label=f"served now ({label(data, data['current'])})"
+            [], [], color=palette()[1], ls="--", lw=1.2, label=f"served now ({label(data, data['current'])})"
         )
     ]
     if data["choice"]:
         marks.append(
-            matplotlib.patches.Patch(color=COLOURS[2], alpha=0.85, label=f"chosen ({label(data, data['choice'])})")
+            matplotlib.patches.Patch(color=palette()[2], alpha=0.85, label=f"chosen ({label(data, data['choice'])})")
         )
     figure.legend(handles=marks, loc="outside upper left", ncols=len(marks))
 
@@ -126,7 +132,7 @@ def acceptance(figure: Any, data: dict[str, Any]) -> None:
     mine = [c for c in data["cells"] if c["concurrency"] == level and c["algorithm"] != "none"]
     domains = sorted({domain for c in mine for domain in c["accept_by_domain"]})
     ends = []
-    for colour, domain in zip(COLOURS, domains):
+    for colour, domain in zip(palette(), domains):
         values = [
             math.nan if c["accept_by_domain"].get(domain) is None else c["accept_by_domain"][domain] for c in mine
         ]
@@ -158,7 +164,7 @@ def latency(figure: Any, data: dict[str, Any]) -> None:
     """The bounded latency against the number of requests at once, one line a configuration."""
     axis = figure.subplots()
     panels = levels(data["cells"])
-    for colour, name in zip(COLOURS * 3, order(data["cells"])):
+    for colour, name in zip(palette() * 3, order(data["cells"])):
         mine = {c["concurrency"]: c for c in data["cells"] if c["configuration"] == name["configuration"]}
         values = [
             mine[n]["latency_ms"] if n in mine and mine[n]["latency_ms"] is not None else math.nan for n in panels
@@ -185,7 +191,7 @@ def histogram(figure: Any, data: dict[str, Any]) -> None:
     shown = shown_histograms(data)
     top = max(int(n) for c in shown for n in c["histogram"])
     width = 0.8 / len(shown)
-    for index, (colour, cell) in enumerate(zip((COLOURS[0], COLOURS[2]), shown)):
+    for index, (colour, cell) in enumerate(zip((palette()[0], palette()[2]), shown)):
         rounds = sum(cell["histogram"].values())
         shares = [100 * cell["histogram"].get(str(n), 0) / rounds for n in range(1, top + 1)]
         spots = [n - 0.4 + width * (index + 0.5) for n in range(1, top + 1)]
@@ -226,15 +232,20 @@ def round_time(figure: Any, data: dict[str, Any]) -> None:
         best = max((c["accept_length"] or 1) / c["round_ms"] for c in mine)
         for part in (0.25, 0.5, 0.75, 1.0):
             axis.plot([0, wide], [0, best * part * wide], color=matplotlib.rcParams["grid.color"], lw=1, zorder=0)
-        for colour, cell in zip(COLOURS * 3, mine):
+        places: list[tuple[float, float]] = []
+        for colour, cell in zip(palette() * 3, mine):
             spot = (cell["round_ms"], cell["accept_length"] or 1)
             chosen = cell["configuration"] == data["choice"]
             axis.plot(*spot, marker="D" if chosen else "o", ms=8 if chosen else 6, color=colour, ls="")
+            # A name goes to the left of its point where a neighbour's already stands to the right.
+            crowded = any(abs(spot[0] - x) < 0.2 * wide and abs(spot[1] - y) < 0.09 * high for x, y in places)
+            places.append(spot)
             axis.annotate(
                 cell["label"],
                 spot,
-                xytext=(6, 5),
+                xytext=(-7 if crowded else 6, 5),
                 textcoords="offset points",
+                ha="right" if crowded else "left",
                 color=colour,
                 weight="bold" if chosen else "normal",
             )
