@@ -4,7 +4,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-torch lab-up lab-down deploy stop survey bench diagnose lint unit sanity molecule test test-all clean
+.PHONY: help setup setup-torch setup-release lab-up lab-down deploy stop survey bench diagnose lint unit sanity molecule test test-all \
+  release ee awx-check clean
 
 export CONTAINERS_CONF := $(CURDIR)/tests/images/containers.conf
 BIN := .venv/bin
@@ -18,6 +19,9 @@ setup:  ## Install Debian packages and the pinned tools into .venv (re-runnable)
 
 setup-torch:  ## Make .venv-torch for the tests of the ddtree package
 	@tools/setup.sh torch
+
+setup-release:  ## Make .venv-release for make release and make ee
+	@tools/setup.sh release
 
 lab-up: setup  ## Build the lab image and start the two lab hosts
 	@$(PLAYBOOK) playbooks/lab.yml
@@ -57,6 +61,15 @@ test: setup setup-torch  ## Everything that CI runs; ends in one line of counts
 
 test-all: setup setup-torch  ## test, and what takes longer (scale, kill series, image builds)
 	@tests/run.py lint sanity unit package molecule long
+
+release: setup setup-release  ## Build dist/*.tar.gz and check it
+	@tools/release.sh
+
+ee: release  ## Build the execution environment image
+	@tools/ee.sh
+
+awx-check: setup  ## Hold the AWX definitions against awx.awx's documented arguments
+	@$(BIN)/python tests/awx/check.py
 
 clean: ## Remove what the targets made here (environments, build and report folders); lab hosts stay
 	@rm -rf .build .venv .venv-* .ansible .cache .pytest_cache .ruff_cache .hypothesis dist tests/output

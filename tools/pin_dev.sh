@@ -11,8 +11,7 @@ trap 'rm -rf "$work"' EXIT
 "$work/venv/bin/pip" install --quiet --upgrade pip
 "$work/venv/bin/pip" install --quiet "$core" --requirement requirements/dev.in
 {
-  echo "# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors"
-  echo "# SPDX-License-Identifier: GPL-3.0-or-later"
+  head -n 2 requirements/dev.in
   echo "# Written by tools/pin_dev.sh from requirements/dev.in with $core; do not edit."
   "$work/venv/bin/pip" freeze --all --exclude pip --exclude setuptools
 } >"$output"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the option tables of README.md from the argument specifications; --check fails when they are not current.
+"""Write the option tables of README.md and each role's README.md from the argument specifications; --check fails when one is not current.
 
 usage: tools/readme_tables.py [--check]
 """
@@ -47,7 +47,9 @@ def blocks() -> dict[str, str]:
     roles = []
     for specs in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):
         main = yaml.safe_load(specs.read_text())["argument_specs"]["main"]
-        roles.append(f"| `{specs.parent.parent.name}` | {plain(main['short_description'])} | {len(main.get('options', {}))} |")
+        roles.append(
+            f"| `{specs.parent.parent.name}` | {plain(main['short_description'])} | {len(main.get('options', {}))} |"
+        )
     result["roles"] = "\n".join(["| Role | What it does | Options |", "| --- | --- | --- |", *roles])
     modules = []
     for module in sorted((ROOT / "plugins/modules").glob("*.py")):
@@ -57,21 +59,52 @@ def blocks() -> dict[str, str]:
     return result
 
 
+def role_readmes() -> dict[Path, str]:
+    """README.md of every role, made of its argument specifications."""
+    result = {}
+    for specs in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):
+        role = specs.parent.parent
+        lines = [
+            "<!--",
+            "SPDX-FileCopyrightText: 2026 inferlab.dflash contributors",
+            "SPDX-License-Identifier: GPL-3.0-or-later",
+            "Written by tools/readme_tables.py from meta/argument_specs.yml; do not edit.",
+            "-->",
+            "",
+            f"# Role {role.name}",
+        ]
+        entries = yaml.safe_load(specs.read_text())["argument_specs"]
+        for name, entry in entries.items():
+            description = entry.get("description", [])
+            paragraphs = [description] if isinstance(description, str) else description
+            heading = [] if name == "main" else ["", f"## Entry point {name}"]
+            lines += [*heading, "", f"{plain(entry['short_description'])}.", ""]
+            lines += [line for paragraph in paragraphs for line in (plain(paragraph), "")]
+            if name == "main" or entry.get("options") != entries["main"].get("options"):
+                lines.append(table(entry.get("options", {})))
+            else:
+                lines.append("Takes the options of the entry point main.")
+        result[role / "README.md"] = "\n".join(lines) + "\n"
+    return result
+
+
 def main() -> int:
     readme = ROOT / "README.md"
-    text = new = readme.read_text()
+    new = readme.read_text()
     for name, block in blocks().items():
         marker = re.compile(rf"(<!-- {name}: begin[^>]*-->\n).*?(<!-- {name}: end -->)", re.S)
         if not marker.search(new):
             print(f"README.md has no block {name!r}", file=sys.stderr)
             return 2
         new = marker.sub(lambda match, block=block: match.group(1) + "\n" + block + "\n\n" + match.group(2), new)
+    wanted = {readme: new, **role_readmes()}
+    stale = [file for file, content in wanted.items() if not file.exists() or file.read_text() != content]
     if "--check" in sys.argv[1:]:
-        if new != text:
-            print("README.md is not current: run tools/readme_tables.py", file=sys.stderr)
-            return 1
-        return 0
-    readme.write_text(new)
+        for file in stale:
+            print(f"{file.relative_to(ROOT)} is not current: run tools/readme_tables.py", file=sys.stderr)
+        return 1 if stale else 0
+    for file in stale:
+        file.write_text(wanted[file])
     return 0
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Make the control node ready: Debian packages, then pinned Python environments beside this checkout. Re-runnable; a finished
 # part is recognised by its inputs and skipped, a half-made environment is made again.
-# usage: tools/setup.sh base|torch|core221 [PYTHON]
+# usage: tools/setup.sh base|torch|release|core221 [PYTHON]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=(podman runc mmdebstrap apt-utils openssh-client gcc libc6-dev netavark iptables python3-venv git)
@@ -45,6 +45,7 @@ python311() { tools/find_python.sh 3.11 || { echo "setup: Python 3.11 is needed 
 case "${1:-}" in
   base) debian_packages; environment .venv "$(python311)" requirements/dev-core219.txt ;;
   torch) debian_packages; environment .venv-torch "$(python311)" roles/engine/files/locks/transformers-cp311.txt roles/engine/files/ddtree/requirements-test.txt ;;
+  release) environment .venv-release "$(python311)" requirements/release.txt ;;
   core221) environment ".venv-py${2/./}" "$(tools/find_python.sh "$2")" requirements/dev-core221.txt ;;
-  *) echo "usage: tools/setup.sh base|torch|core221 [PYTHON]" >&2; exit 2 ;;
+  *) echo "usage: tools/setup.sh base|torch|release|core221 [PYTHON]" >&2; exit 2 ;;
 esac
