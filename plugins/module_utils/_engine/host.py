@@ -57,29 +57,35 @@ def free_bytes(path: Path) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
-def unfit(lock: dict[str, str], interpreter: dict[str, Any], libc: str | None, arch: str) -> str:
-    """Why a host cannot carry a lock (its meta fields), with the way out; '' when it can. Pure."""
+def unfit(lock: dict[str, str], interpreter: dict[str, Any], libc: str | None, arch: str) -> tuple[str, str]:
+    """Why a host cannot carry a lock (its meta fields) with the way out, and the provisioning code, if any. Pure.
+
+    Two empty strings when it can.
+    """
     wanted = lock["python"]
     if not interpreter["found"]:
         return (
             f"Python {interpreter['name']} is not on this host, and lock {lock['name']} needs Python {wanted}: "
-            f"install the package python{wanted} (Debian, Ubuntu), or set engine_python to an interpreter that exists"
+            f"install the package python{wanted} (Debian, Ubuntu), or set engine_python to an interpreter that exists",
+            "",
         )
     if interpreter["version"].split(".")[:2] != wanted.split("."):
         return (
             f"{interpreter['path']} is Python {interpreter['version']}, lock {lock['name']} needs {wanted}: "
-            f"set engine_python to python{wanted} (package python{wanted}), or choose the lock of that Python"
+            f"set engine_python to python{wanted} (package python{wanted}), or choose the lock of that Python",
+            "",
         )
     if not interpreter["venv"]:
-        return f"{interpreter['path']} has no venv module: install the package python{wanted}-venv"
+        return f"{interpreter['path']} has no venv module: install the package python{wanted}-venv", "venv_unavailable"
     if arch != lock["machine"]:
-        return f"the host is {arch}, lock {lock['name']} is for {lock['machine']}"
+        return f"the host is {arch}, lock {lock['name']} is for {lock['machine']}", ""
     if libc is None or _numbers(libc) < _numbers(lock["glibc"]):
         return (
             f"the host has glibc {libc or 'of no known version'}, the wheels of lock {lock['name']} need "
-            f"{lock['glibc']}: use a newer release of the operating system (Debian 12, Ubuntu 22.04 or later)"
+            f"{lock['glibc']}: use a newer release of the operating system (Debian 12, Ubuntu 22.04 or later)",
+            "",
         )
-    return ""
+    return "", ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,15 @@ def run(
     spec: Spec, request: dict[str, Any], wheel_dir: Path, instances: Path, keep: int, verify: str = "full"
 ) -> dict[str, Any]:
     """Do the phase that the control node asks for; returns the module's result."""
+    # A release is read by the instances' user, whatever the umask of whoever deploys.
+    os.umask(0o022)
     if request["phase"] == "take":
         allowed = [digest for _, hashes in spec.wanted for digest in hashes]
         taken = wheels.take_in(Path(request["archive"]), wheel_dir, allowed)
         return {"changed": bool(taken), "taken": taken}
-    reason = host.unfit(spec.lock.meta, host.python(spec.python), host.glibc(), host.machine())
+    reason, code = host.unfit(spec.lock.meta, host.python(spec.python), host.glibc(), host.machine())
     if reason:
-        raise EngineError(reason)
+        raise EngineError(reason, code)
     if request["phase"] == "plan":
         return plan(spec, instances, keep, verify)
     with build.exclusive(spec.releases):

@@ -223,9 +223,15 @@ def test_killed_and_run_again(made, tmp_path, when: str) -> None:
         assert [entry["path"].split("/")[-1] for entry in build.inspect(spec.path)["drift"]] == ["data.txt"]
     else:
         assert not spec.path.exists()
-    release.run(spec, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 3)
+    before = os.umask(0o077)
+    try:
+        release.run(spec, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 3)
+    finally:
+        os.umask(before)
     assert build.inspect(spec.path)["state"] == "complete"
     assert [path.name for path in spec.releases.iterdir() if path.is_dir()] == [spec.id]
+    readable = {path: path.stat().st_mode & 0o005 for path in [spec.path, *spec.path.rglob("*")] if path.is_dir()}
+    assert set(readable.values()) == {0o005}, "the instances' user cannot read the release"
 
 
 def _environment() -> dict[str, str]:

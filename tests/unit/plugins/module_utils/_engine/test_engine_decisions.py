@@ -78,8 +78,9 @@ PYTHON = {"name": "python3.12", "found": True, "path": "/usr/bin/python3.12", "v
     ],
 )
 def test_fitness(interpreter: dict[str, object], libc: str | None, machine: str, said: str) -> None:
-    reason = host.unfit(LOCK, {**PYTHON, **interpreter}, libc, machine)
+    reason, code = host.unfit(LOCK, {**PYTHON, **interpreter}, libc, machine)
     assert said in reason if said else reason == ""
+    assert code == ("venv_unavailable" if "venv" in interpreter else "")
 
 
 def test_python_that_is_not_there() -> None:
