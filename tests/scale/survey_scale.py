@@ -7,7 +7,8 @@ usage: tests/scale/survey_scale.py [--containers 50] [--aliases 1,10,50,200] [--
 
 Starts that many real systemd containers (tests/images must have been built), surveys them over OpenSSH, and reports wall time, peak
 memory of all Ansible processes, and CPU time spent in each container. Then it surveys the control node under 1, 10, 50 and 200 names
-over the local connection. Containers of this script are named survey-scale-N and are removed at the end.
+over the local connection. With --json, results of earlier runs are kept and added to, so that the work can be split (--containers 0,
+--aliases ""). Containers of this script are named survey-scale-N and are removed at the end.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def measure_aliases(count: int, forks: int, work: Path) -> dict[str, float]:
     return survey(inventory_of(hosts, work / f"aliases{count}.json"), work / f"reports{count}", forks)
 
 
-def plot(points: dict[int, float], containers: tuple[int, float]) -> str:
+def plot(points: dict[int, float], containers: tuple[float, float]) -> str:
     """Draw wall time against the number of hosts; colours suit light and dark."""
     width, height, left, bottom, top = 560, 300, 56, 44, 20
     most_x = max([*points, containers[0]])
@@ -205,6 +206,10 @@ def plot(points: dict[int, float], containers: tuple[int, float]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def told(result: dict[str, float]) -> str:
+    return ", ".join(f"{key} {value:.2f}" for key, value in result.items())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--containers", type=int, default=50)
@@ -213,28 +218,26 @@ def main() -> int:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    known = options.json and options.json.exists()
+    results = json.loads(options.json.read_text()) if known else {"containers": {}, "aliases": {}}
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        containers = measure_containers(options.containers, options.forks, work)
-        print(
-            f"{options.containers} containers: " + ", ".join(f"{key} {value:.2f}" for key, value in containers.items()),
-            flush=True,
-        )
-        aliases = {}
-        for count in (int(word) for word in options.aliases.split(",")):
-            aliases[count] = measure_aliases(count, options.forks, work)
-            print(
-                f"{count} aliases: " + ", ".join(f"{key} {value:.2f}" for key, value in aliases[count].items()),
-                flush=True,
-            )
+        if options.containers:
+            results["containers"] = {
+                "count": options.containers,
+                **measure_containers(options.containers, options.forks, work),
+            }
+            print("containers: " + told(results["containers"]), flush=True)
+        for count in [int(word) for word in options.aliases.split(",") if word]:
+            results["aliases"][str(count)] = measure_aliases(count, options.forks, work)
+            print(f"{count} aliases: " + told(results["aliases"][str(count)]), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     if options.plot:
         options.plot.parent.mkdir(parents=True, exist_ok=True)
-        walls = {count: result["wall_s"] for count, result in aliases.items()}
-        options.plot.write_text(plot(walls, (options.containers, containers["wall_s"])), encoding="utf-8")
-    if options.json:
-        options.json.write_text(
-            json.dumps({"containers": containers, "aliases": aliases}, indent=2) + "\n", encoding="utf-8"
-        )
+        walls = {int(count): result["wall_s"] for count, result in results["aliases"].items()}
+        point = (results["containers"]["count"], results["containers"]["wall_s"])
+        options.plot.write_text(plot(walls, point), encoding="utf-8")
     return 0
 
 
