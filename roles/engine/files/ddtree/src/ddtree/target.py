@@ -50,7 +50,7 @@ class Target:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.model = model.eval().requires_grad_(False)
-        self.config = model.config
+        self.config = model.config.get_text_config()
         self.device = next(model.parameters()).device
         self.dtype = next(model.parameters()).dtype
         self.vocab_size = model.get_output_embeddings().weight.shape[0]
