@@ -57,9 +57,11 @@ def number(value: t.Any, digits: int = 2) -> str:
 
 
 def gib(mib: t.Any) -> str:
-    """Return MiB as GiB for reading, or a dash where it is not known."""
+    """Return MiB for reading, as GiB from one GiB on; a dash where it is not known."""
     if isinstance(mib, bool) or not isinstance(mib, (int, float)):
         return "–"
+    if mib < 1024:
+        return f"{mib:.0f} MiB"
     return f"{mib / 1024:.1f} GiB" if mib < 1024 * 100 else f"{mib / 1024:.0f} GiB"
 
 

@@ -176,7 +176,9 @@ def test_tones(state, tone):
     assert page.tone(state) == tone
 
 
-@pytest.mark.parametrize(("mib", "text"), [(49140, "48.0 GiB"), (131072, "128 GiB"), (None, "–"), (True, "–")])
+@pytest.mark.parametrize(
+    ("mib", "text"), [(49140, "48.0 GiB"), (131072, "128 GiB"), (62, "62 MiB"), (None, "–"), (True, "–")]
+)
 def test_memory(mib, text):
     assert page.gib(mib) == text
 
