@@ -99,3 +99,29 @@ def test_worker_and_hooks_import_and_apply(tmp_path: Path) -> None:
         tmp_path,
     )
     assert out.split() == ["True"] * 4
+
+
+def test_launcher_guards_the_server_and_keeps_the_key_out_of_server_args(tmp_path: Path) -> None:
+    out = run(
+        """
+        import dataclasses, json
+        from types import SimpleNamespace
+        from starlette.testclient import TestClient
+        from ddtree.sglang import launch
+        from sglang.srt.entrypoints import http_server
+
+        seen = {}
+        http_server.launch_server = lambda args, execute_warmup_func: seen.update(args=args, warm_up=execute_warmup_func)
+        http_server._execute_server_warmup = lambda args: (args.api_key, args.port)
+        args = SimpleNamespace(api_key=None, port=30000, tokenizer_worker_num=1)
+        launch.serve(args, "marked-key")
+        client = TestClient(http_server.app, raise_server_exceptions=False)
+        def status(headers):
+            return client.get("/server_info", headers=headers).status_code
+        print(status({}), status({"Authorization": "Bearer wrong"}), status({"Authorization": "Bearer marked-key"}) != 401)
+        print(client.get("/health").status_code != 401)
+        print(seen["warm_up"](args) == ("marked-key", 30000), "marked-key" in repr(seen["args"]))
+        """,
+        tmp_path,
+    )
+    assert out.split() == ["401", "401", "True", "True", "True", "False"]
