@@ -33,6 +33,11 @@ options:
     description: Name of the variable in which each host's result of M(inferlab.dflash.host_survey_info) was registered.
     type: str
     default: _survey_host
+  contexts:
+    description: >-
+      Name of the variable in which each host's result of M(inferlab.dflash.gpu_context_info) was registered, where it was asked for.
+    type: str
+    default: _survey_contexts
   expect:
     description: Name of the inventory variable that holds what is expected of a host.
     type: str
@@ -105,6 +110,7 @@ def survey_fleet(
     hosts: list[str],
     gpu: str = "_survey_gpu",
     survey: str = "_survey_host",
+    contexts: str = "_survey_contexts",
     expect: str = "dflash_expect",
     thresholds: dict[str, int] | None = None,
     idle_mib: int = 1024,
@@ -120,7 +126,11 @@ def survey_fleet(
     for name in hosts:
         known = hostvars[name]
         answers[str(name)] = fleet.answer_of(
-            known.get(gpu), known.get(survey), known.get(expect), address=known.get("ansible_host") or str(name)
+            known.get(gpu),
+            known.get(survey),
+            known.get(expect),
+            known.get(contexts),
+            address=known.get("ansible_host") or str(name),
         )
     judged = fleet.assemble(answers, thresholds, int(idle_mib))
     found = fleet.all_findings(judged)

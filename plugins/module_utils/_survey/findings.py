@@ -114,7 +114,11 @@ def held_gpus(name: str, devices: t.Sequence[t.Mapping[str, t.Any]]) -> list[Fin
     """Name the holders of GPUs that are not free; when none is free, that stands before a deployment."""
     found = []
     for device in devices:
-        if not device["free"] and not device["own"]:
+        if device["dead"]:
+            message = f"{name}: GPU {device['index']} ({device['uuid']}) is dead: {'; '.join(device['reasons'])}"
+            remedy = "Drain the host, reset or reboot it, look at the hardware; a deployment sets this GPU aside"
+            found.append(finding("warning", "gpu_dead", message, remedy))
+        elif not device["free"] and not device["own"]:
             reasons = "; ".join(device["reasons"]) or "reason unknown"
             message = f"{name}: GPU {device['index']} ({device['uuid']}) is not free: {reasons}"
             remedy = "It is left alone and another GPU is taken; to stop a job first, name it in dflash_stop_first"

@@ -17,6 +17,7 @@ def answer_of(
     gpu_result: t.Mapping[str, t.Any] | None,
     survey_result: t.Mapping[str, t.Any] | None,
     expect: t.Any = None,
+    contexts: t.Mapping[str, t.Any] | None = None,
     **about: t.Any,
 ) -> dict[str, t.Any]:
     """Return one host's answer from the registered results of its two module calls.
@@ -40,6 +41,7 @@ def answer_of(
         "expect": expect,
         "unreachable": unreachable,
         "problems": list(dict.fromkeys(problems)),
+        "dead": dict((contexts or {}).get("dead") or {}),
         **about,
     }
 
@@ -70,13 +72,17 @@ def _marks(gpu: t.Mapping[str, t.Any] | None) -> set[tuple[str, str]]:
 
 
 def occupancy_of(
-    gpu: t.Mapping[str, t.Any] | None, guests: t.Mapping[str, t.Mapping[str, t.Any]], idle_mib: int
+    gpu: t.Mapping[str, t.Any] | None,
+    guests: t.Mapping[str, t.Mapping[str, t.Any]],
+    idle_mib: int,
+    dead: t.Mapping[str, str] | None = None,
 ) -> list[dict[str, t.Any]]:
     """Return each GPU with its holders as all systems on it see them, and whether it is free.
 
     Args:
         guests: gpu facts of the systems that share GPUs with this one, by name.
         idle_mib: used memory below which a GPU counts as idle.
+        dead: UUID to reason of the GPUs on which no CUDA context could be opened.
     """
     devices = []
     for device in (gpu or {}).get("devices") or []:
@@ -87,7 +93,7 @@ def occupancy_of(
             if other.get("uuid") and other.get("uuid") == device.get("uuid")
         }
         seen = occupancy.merge_views(device, others) if others else device
-        judged = occupancy.assess(seen, idle_mib=idle_mib)
+        judged = occupancy.assess(seen, idle_mib=idle_mib, dead=dead)
         holders = [_holder(process) for process in seen.get("processes") or []]
         foreign = [holder for holder in holders if not holder["own"]]
         devices.append(
@@ -104,8 +110,9 @@ def occupancy_of(
                 "temperature_c": device.get("temperature_c"),
                 "power_draw_w": device.get("power_draw_w"),
                 "free": judged["free"],
+                "dead": judged["dead"],
                 # Only instances of ours hold it: a deployment may replace them, so it is not lost.
-                "own": bool(holders) and not foreign,
+                "own": bool(holders) and not foreign and not judged["dead"],
                 "reasons": judged["reasons"],
                 "holders": holders,
             }
@@ -154,7 +161,7 @@ def assemble(
         sharing = {other: known[other] for other in identity.sharing(name, known)}
         # One alias is enough to be told of: with many, each telling of all others would say the same n * n times.
         peers = {**{other: known[other] for other in aliases[:1]}, **sharing}
-        devices = occupancy_of(gpu, sharing, idle_mib)
+        devices = occupancy_of(gpu, sharing, idle_mib, answer["dead"])
         unseen = unseen_guests(answer["survey"], surveyed)
         found = findings.of_host(name, answer, devices, peers, limits, unseen)
         verdict = preflight.verdict(found)

@@ -102,7 +102,7 @@ def environment() -> Environment:
         byte_limit=byte_limit,
         figure_source=figure_source,
     )
-    env.globals.update(histogram_svg=charts.histogram_svg, histogram_counts=charts.histogram_counts)
+    env.globals.update(histogram_svg=charts.histogram_svg)
     return env
 
 

@@ -160,6 +160,8 @@ def gpu_bar(gpu: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             known = bool(holders) and any(holder.get("memory_mib") is None for holder in holders)
             kind = ("own" if gpu.get("own") else "used") if known else "unseen" if not gpu.get("free") else "used"
             parts.append(_part(kind, left, total, "in use, holder not visible" if not known else "in use"))
+    if gpu.get("dead"):
+        parts = [{"kind": "dead", "percent": "100", "text": "no CUDA context can be opened"}]
     memory = f"{used / 1024:.1f} of {total / 1024:.0f} GiB" if total and used is not None else "memory unknown"
     said = "free" if gpu.get("free") else "; ".join(gpu.get("reasons") or []) or "held"
     model = gpu_model(gpu)

@@ -239,6 +239,7 @@ GPU = {
         ({"holders": [{"memory_mib": None, "own": True}], "own": True}, [("own", "60.00")]),
         ({"holders": [{"memory_mib": 5000}]}, [("used", "60.00")]),
         ({"memory_used_mib": None}, []),
+        ({"dead": True}, [("dead", "100")]),
         ({"memory_used_mib": 4, "free": True}, [("used", "0.40")]),
     ],
 )

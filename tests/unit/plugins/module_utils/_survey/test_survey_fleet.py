@@ -131,6 +131,17 @@ def test_no_free_gpu_stands_before_a_deployment():
     assert "Free a GPU" in host["verdict"]["after"][0]
 
 
+def test_a_gpu_without_a_context_is_dead_and_not_just_held():
+    first, second = story.results(story.gpu("m", story.A6000, [1, 2]), story.survey())
+    contexts = {"dead": {story.uuid(1): "cuInit: error 999"}}
+    known = {"_survey_gpu": first, "_survey_host": second, "_survey_contexts": contexts}
+    host = picture({"h": known})["hosts"]["h"]
+    assert [(gpu["free"], gpu["dead"]) for gpu in host["gpus"]] == [(False, True), (True, False)]
+    told = {item["code"]: item["message"] for item in host["findings"]}
+    assert "cuInit: error 999" in told["gpu_dead"]
+    assert "gpu_held" not in told
+
+
 def test_memory_without_a_visible_holder_is_not_free():
     facts = story.gpu("m", story.A6000, [1, 2], used={1: 30000})
     assert "no visible process explains" in one(facts)["gpu_held"]["message"]
