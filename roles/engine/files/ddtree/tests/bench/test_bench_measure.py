@@ -14,6 +14,19 @@ from ddtree.bench.measure import Load, ServerUnusable, measure
 
 SAMPLING = client.Sampling(max_tokens=24)
 
+# What readers of sglang's bench_serving look for (0.5.17, sglang/benchmark/serving.py), as far as it applies to any server.
+SGLANG_FIELDS = {
+    *("tag", "backend", "dataset_name", "request_rate", "max_concurrency", "server_info", "duration", "completed"),
+    *("total_input_tokens", "total_output_tokens", "request_throughput", "input_throughput", "output_throughput"),
+    *("total_throughput", "concurrency", "accept_length", "max_output_tokens_per_s", "max_concurrent_requests"),
+    *(
+        f"{statistic}_{name}_ms"
+        for statistic in ("mean", "median", "std", "p90", "p95", "p99")
+        for name in ("e2e_latency", "ttft", "tpot", "itl")
+    ),
+}
+SGLANG_DETAILS = {"input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors"}
+
 
 def run(url, prompt_file, sampling=SAMPLING, wanted=None, **options):
     wanted = wanted or Load(requests=12, concurrency=4, warmup=1, timeout=20)
@@ -38,6 +51,8 @@ def test_closed_loop_counts_tokens_and_acceptance(fake, prompt_file, which):
     assert row["mean_itl_ms"] == pytest.approx(row["mean_tpot_ms"], rel=0.02)
     low, high = row["ci"]["steady_output_throughput"]
     assert low <= row["steady_output_throughput"] <= high
+    assert set(row) >= SGLANG_FIELDS and not set(row) & SGLANG_DETAILS
+    json.dumps(row, allow_nan=False)
     assert row["server_info"] == {"algorithm": "ddtree", "budget": 16, "simulated_acceptance": False}
     assert "never to be recorded" not in json.dumps(row)
 
@@ -45,6 +60,7 @@ def test_closed_loop_counts_tokens_and_acceptance(fake, prompt_file, which):
 def test_plain_server_has_no_acceptance_and_chat_works(fake, prompt_file):
     row = run(fake(), prompt_file, client.Sampling(max_tokens=8, endpoint="chat"), details=True)
     assert row["accept"] == {"length": None, "rounds": None, "histogram": {}, "source": "none"}
+    assert set(row) >= SGLANG_FIELDS | SGLANG_DETAILS
     assert row["output_lens"] == [8] * 12 and row["errors"] == [""] * 12
     assert all(text.startswith("w") for text in row["generated_texts"])
 
