@@ -15,8 +15,8 @@ description:
   - A release that is there is verified. Files that were added are removed; one that drifted otherwise is made anew and
     exchanged in one step.
   - The control node provides the wheels and sends those that the host lacks, so that a host needs no network.
-  - No instance's link is touched. Older releases are removed, but none that an instance links to, records as its way
-    back, or still runs from.
+  - No instance's link is touched. Older releases are removed with the wheels that only they were made from, but none
+    that an instance links to, records as its way back, or still runs from.
 attributes:
   check_mode:
     description: Says what would be made or removed, and changes nothing on the host or the control node.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,27 @@ def run(
         result = _planned(spec, found, instances, keep)
         if found["state"] != "complete" and not build.remove_added(spec.path, found["manifest"], found["drift"]):
             build.build(spec)
-        for identifier in result["removed"]:
-            shutil.rmtree(spec.releases / identifier)
+        remove(spec.releases, result["removed"], wheel_dir)
     return result
+
+
+def remove(releases: Path, identifiers: list[str], wheel_dir: Path) -> None:
+    """Remove releases, and the wheels in ``wheel_dir`` that only they were made from."""
+    unused = {digest for identifier in identifiers for digest in _locked(releases / identifier)}
+    for identifier in identifiers:
+        shutil.rmtree(releases / identifier)
+    unused -= {digest for entry in build.finished(releases) for digest in _locked(releases / entry["id"])}
+    for digest, path in wheels.by_hash([wheel_dir]).items() if unused else ():
+        if digest in unused:
+            path.unlink()
+
+
+def _locked(path: Path) -> set[str]:
+    try:
+        text = (path / "requirements.txt").read_text(encoding="utf-8")
+    except OSError:
+        return set()
+    return set(re.findall(r"--hash=sha256:([0-9a-f]{64})", text))
 
 
 def plan(spec: Spec, instances: Path, keep: int, verify: str = "full") -> dict[str, Any]:

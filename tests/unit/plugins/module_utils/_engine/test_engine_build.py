@@ -244,6 +244,10 @@ def test_old_releases_go_but_none_that_is_needed(copied, tmp_path) -> None:
     for age, name in enumerate(names):
         (spec.releases / name).mkdir(parents=True)
         (spec.releases / name / manifest.NAME).write_text(json.dumps({"created": 100 + age, "files": {}}))
+    # A wheel of one that goes, one that it shares with one that stays, and one of nobody.
+    hashes = [write_wheel(tmp_path / "wheels", name, "1.0", {})[1] for name in ("gone", "shared", "foreign")]
+    (spec.releases / names[3] / "requirements.txt").write_text(f"--hash=sha256:{hashes[0]} --hash=sha256:{hashes[1]}")
+    (spec.releases / names[5] / "requirements.txt").write_text(f"--hash=sha256:{hashes[1]}")
     for instance, name in (("chat", names[0]), ("draft", names[1])):
         (tmp_path / "instances" / instance).mkdir(parents=True)
         if instance == "chat":
@@ -259,6 +263,8 @@ def test_old_releases_go_but_none_that_is_needed(copied, tmp_path) -> None:
     assert result["removed"] == [names[3], names[4]]
     left = {path.name for path in spec.releases.iterdir() if path.is_dir()}
     assert left == {names[0], names[1], names[2], names[5], spec.id}
+    assert {path.name.split("-")[0] for path in (tmp_path / "wheels").iterdir()} >= {"shared", "foreign", "tinyengine"}
+    assert not (tmp_path / "wheels" / "gone-1.0-py3-none-any.whl").exists()
 
 
 def test_wheels_come_in_only_with_a_locked_hash(tmp_path) -> None:
