@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-torch setup-release lab-up lab-down deploy stop survey bench diagnose lint unit sanity molecule test test-all \
+.PHONY: help setup setup-torch setup-release lab-up lab-down deploy stop survey bench monitoring diagnose lint unit sanity molecule test test-all \
   release ee awx-check clean
 
 export CONTAINERS_CONF := $(CURDIR)/tests/images/containers.conf
@@ -38,8 +38,12 @@ stop:  ## Stop the lab's instances
 survey:  ## Survey the lab: reports/survey/latest.html
 	@$(PLAYBOOK) playbooks/survey.yml --limit lab $(ARGS)
 
-bench:  ## Benchmark the lab: reports/benchmark/latest.html
-	@$(PLAYBOOK) playbooks/benchmark.yml --limit lab $(ARGS)
+# One host: lab1 and lab2 share the control node's cores and would measure each other.
+bench:  ## Benchmark the lab: reports/benchmark/latest.html; ARGS='-e dflash_tune=true' deploys the winner
+	@$(PLAYBOOK) playbooks/benchmark.yml --limit 'lab[0]' $(ARGS)
+
+monitoring:  ## Prometheus configuration, alerts and Grafana dashboard for the lab: reports/monitoring/
+	@$(PLAYBOOK) playbooks/monitoring.yml --limit lab $(ARGS)
 
 diagnose:  ## Diagnose the lab's instances
 	@$(PLAYBOOK) playbooks/diagnose.yml --limit lab $(ARGS)
