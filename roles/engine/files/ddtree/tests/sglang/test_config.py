@@ -67,6 +67,14 @@ def arguments(**changes: object) -> SimpleNamespace:
 TRITON = ("triton", "triton")
 
 
+def test_unproven_releases_are_refused() -> None:
+    server_args.refuse_unproven_version("0.5.17", {})
+    server_args.refuse_unproven_version("0.5.23", {"SGLANG_DDTREE_ANY_VERSION": "1"})
+    with pytest.raises(ConfigError) as error:
+        server_args.refuse_unproven_version("0.5.23", {})
+    assert all(word in str(error.value) for word in ("0.5.23", "sglang==0.5.17", "DFLASH", "SGLANG_DDTREE_ANY_VERSION"))
+
+
 def test_a_supported_server_is_not_refused() -> None:
     server_args.refuse_unsupported(arguments(), TRITON)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ddtree.sglang.config import ConfigError, DDTreeConfig, options_from_environment, plan_memory, resolve
@@ -22,6 +24,10 @@ logger = logging.getLogger(__name__)
 PROVEN_ATTENTION_BACKENDS = ("triton",)
 """Backends whose tree masks a run of the benchmark has shown to be lossless."""
 
+PROVEN_VERSIONS = ("0.5.17",)
+ANY_VERSION_ENV = "SGLANG_DDTREE_ANY_VERSION"
+"""The worker builds on DFLASH's, whose internals change between releases."""
+
 DEFAULT_MAX_RUNNING_REQUESTS = 48
 """As DFLASH's default."""
 
@@ -30,7 +36,9 @@ def handle_server_args(server_args: ServerArgs) -> None:
     """Check and complete the arguments of a DDTREE server, in place."""
     from sglang.srt.arg_groups.overrides import attention_backends_of, resolved_view
     from sglang.srt.arg_groups.speculative_hook import _resolve_dflash_draft_attention_backend
+    from sglang.version import __version__
 
+    refuse_unproven_version(__version__, os.environ)
     view = resolved_view(server_args)
     refuse_unsupported(view, attention_backends_of(view))
     force_spine, max_tree_batch = options_from_environment()
@@ -67,6 +75,15 @@ def handle_server_args(server_args: ServerArgs) -> None:
         config.max_tree_batch,
         server_args.max_running_requests,
     )
+
+
+def refuse_unproven_version(version: str, environ: Mapping[str, str]) -> None:
+    """Refuse a release of SGLang that no run has proven, unless told to try it."""
+    if version not in PROVEN_VERSIONS and environ.get(ANY_VERSION_ENV) != "1":
+        raise ConfigError(
+            f"DDTREE is proven with SGLang {', '.join(PROVEN_VERSIONS)}, got {version}. Install sglang=={PROVEN_VERSIONS[-1]}, "
+            f"use --speculative-algorithm DFLASH, or set {ANY_VERSION_ENV}=1 to try."
+        )
 
 
 def refuse_unsupported(args: Any, attention_backends: tuple[str | None, str | None]) -> None:
