@@ -156,6 +156,14 @@ def _path_of(text: str) -> dict[str, object]:
     return {"path": found.group(2) or found.group(3) or found.group(1)} if found else {}
 
 
+def _no_execute_bit(text: str, path: str) -> bool:
+    """Whether a line of stat or ls shows I(path) as a file that nobody may execute."""
+    name = re.escape(path)
+    mode = re.search(rf"^0?(\d{{3,4}})\s.*{name}\s*$", text, re.M)
+    listed = re.search(rf"^-([rwxsStT-]{{9}})\s.*{name}\s*$", text, re.M)
+    return bool((mode and not int(mode.group(1), 8) & 0o111) or (listed and not set("xst") & set(listed.group(1))))
+
+
 def _exec_cause(ctx: Context, path: str, reason: str) -> str:
     if re.search(r"Permission denied|EACCES", reason) or any(
         True for _n, line in _anywhere(ctx, "permission denied") if "systemd" in line.text and "xec" in line.text
@@ -172,6 +180,8 @@ def _exec_cause(ctx: Context, path: str, reason: str) -> str:
             and "No such file" not in text
             and "cannot" not in text
         ):
+            if _no_execute_bit(text, path):
+                return "permission"
             # The file is there, so what is missing is what it points to or is run by.
             return "interpreter"
     located = any(True for _n, _line in _anywhere(ctx, "failed to locate executable"))
