@@ -186,7 +186,8 @@ def scrape_targets(hosts: t.Sequence[str], hostvars: t.Mapping[str, t.Any]) -> l
         }
         for host in hosts
         for item in (hostvars[host].get("dflash_here") or {}).get("instances", ())
-        if item.get("generation") and item.get("port")
+        # The router's own metrics are elsewhere and of another kind.
+        if item.get("generation") and item.get("port") and not str(item["name"]).startswith("router")
     ]
 
 

@@ -164,11 +164,22 @@ HERE = {
         {"name": "main", "generation": "a", "port": 8000, "record": {"engine_backend": "sglang", "algorithm": "ddtree"}}
     ]
 }
-HOSTVARS = {"a": {"ansible_host": "192.0.2.1", "dflash_here": HERE}, "b": {"dflash_here": HERE}, "c": {}}
+ROUTER = {
+    "instances": [
+        {"name": "router", "generation": "a", "port": 30080, "record": {}},
+        {"name": "new", "generation": None},
+    ]
+}
+HOSTVARS = {
+    "a": {"ansible_host": "192.0.2.1", "dflash_here": HERE},
+    "b": {"dflash_here": HERE},
+    "c": {},
+    "d": {"dflash_here": ROUTER},
+}
 
 
 def test_scrape_targets_are_the_deployed_instances(tmp_path):
-    targets = benchmark.scrape_targets(["a", "b", "c"], HOSTVARS)
+    targets = benchmark.scrape_targets(["a", "b", "c", "d"], HOSTVARS)
     assert [(t["host"], t["address"], t["port"]) for t in targets] == [("a", "192.0.2.1", 8000), ("b", "b", 8000)]
     parsed = yaml.safe_load(scrape_file(tmp_path, targets).read_text(encoding="utf-8"))
     jobs = {job["job_name"]: job["static_configs"] for job in parsed["scrape_configs"]}
