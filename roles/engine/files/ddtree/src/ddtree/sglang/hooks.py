@@ -31,6 +31,11 @@ def install() -> None:
     HookRegistry.register(
         "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len", extra_context_len, HookType.AFTER
     )
+    HookRegistry.register(
+        "sglang.srt.layers.attention.triton_backend.TritonAttnBackend.init_cuda_graph_state",
+        init_cuda_graph_state,
+        HookType.AROUND,
+    )
     HookRegistry.apply_hooks()
 
 
@@ -86,3 +91,24 @@ def extra_context_len(extra: int, server_args: Any) -> int:
     if (server_args.speculative_algorithm or "").upper() != ALGORITHM:
         return extra
     return max(extra, 4 + 2 * int(server_args.speculative_num_draft_tokens))
+
+
+def init_cuda_graph_state(
+    original: Callable[..., Any],
+    backend: Any,
+    max_bs: int,
+    max_num_tokens: int,
+    kv_indices_buf: Any = None,
+    cuda_graph_num_kv_splits_buf: Any = None,
+) -> Any:
+    """KV index buffer of the verify and draft graphs: one row of slots a request.
+
+    The backend allocates a row for every token of the batch, `rows` times as much; at 48 requests, 17 rows and 32,768
+    tokens of context that is 214 GB. A verify step lists each request's prefix once.
+    """
+    if kv_indices_buf is None:
+        import torch
+
+        slots = max_bs * int(backend.req_to_token.shape[1])
+        kv_indices_buf = torch.zeros((slots,), dtype=torch.int64, device=backend.device)
+    return original(backend, max_bs, max_num_tokens, kv_indices_buf, cuda_graph_num_kv_splits_buf)
