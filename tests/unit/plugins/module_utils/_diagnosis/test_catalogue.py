@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import catalogue, rules_engine
 
 DOCUMENT = Path(__file__).resolve().parents[5] / "docs" / "diagnosis.md"
