@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Provoke real SGLang failures on a GPU and see whether the diagnosis names each one.
@@ -221,7 +220,7 @@ def probe(port: int) -> str:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.build_opener().open(request, timeout=30) as answer:
                 lines.append(f"{method} {path} {answer.status}")
         except OSError as error:
             lines.append(f"{method} {path} {error}")
