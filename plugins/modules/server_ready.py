@@ -17,7 +17,7 @@ description:
     journal, nothing read, no compiler at work).
   - On failure it returns the cause as a diagnosis code, the tail of the journal, and the stage that was reached.
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 options:
   unit:
     description: Name of the systemd unit.
@@ -68,7 +68,8 @@ options:
 attributes:
   check_mode:
     support: partial
-    description: In check mode nothing was started, so nothing can become ready; it returns at once as skipped.
+    description: Can run in check mode.
+    details: In check mode nothing was started, so nothing can become ready; it returns at once as skipped.
   diff_mode:
     support: none
     description: Nothing is changed, so there is no difference to show.

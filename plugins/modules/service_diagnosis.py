@@ -15,7 +15,7 @@ description:
   - Quotes the lines that prove it, and says what to do and what not to do. Reads only.
   - Works on any unit at any time; a unit that is well gets the code V(no_fault), evidence that names nothing gets V(unknown).
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 options:
   unit:
     description: Name of the systemd unit.
