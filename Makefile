@@ -49,22 +49,22 @@ diagnose:  ## Diagnose the lab's instances
 	@$(PLAYBOOK) playbooks/diagnose.yml --limit lab $(ARGS)
 
 lint: setup  ## ruff, yamllint, ansible-lint
-	@tests/run.py lint
+	@$(BIN)/python tests/run.py lint
 
 unit: setup  ## pytest for the collection, on every supported Python found
-	@tests/run.py unit
+	@$(BIN)/python tests/run.py unit
 
 sanity: setup  ## ansible-test sanity, on every supported Python found
-	@tests/run.py sanity
+	@$(BIN)/python tests/run.py sanity
 
 molecule: setup  ## Molecule; SCENARIO=name[,name] for some of them
-	@tests/run.py molecule $(if $(SCENARIO),--scenario $(SCENARIO))
+	@$(BIN)/python tests/run.py molecule $(if $(SCENARIO),--scenario $(SCENARIO))
 
 test: setup setup-torch  ## Everything that CI runs; ends in one line of counts
-	@tests/run.py lint sanity unit package molecule
+	@$(BIN)/python tests/run.py lint sanity unit package molecule
 
 test-all: setup setup-torch  ## test, and what takes longer (scale, kill series, image builds)
-	@tests/run.py lint sanity unit package molecule long
+	@$(BIN)/python tests/run.py lint sanity unit package molecule long
 
 release: setup setup-release  ## Build dist/*.tar.gz and check it
 	@tools/release.sh

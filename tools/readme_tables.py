@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the option tables of README.md and each role's README.md from the argument specifications; --check fails when one is not current.

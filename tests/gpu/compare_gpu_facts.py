@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hold gpu_facts against `nvidia-smi -q -x`, field by field, on a machine with NVIDIA GPUs.

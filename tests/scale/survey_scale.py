@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measure the survey at scale on the control node at hand. Run by hand; it takes minutes and wants a quiet machine.

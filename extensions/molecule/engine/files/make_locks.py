@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make the wheels and locks of scenario engine. usage: make_locks.py TARGET_DIR SHIPPED_LOCKS_DIR

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put paramiko into FOLDER/python and the collection community.proxmox into FOLDER/collections, from the Python package index.

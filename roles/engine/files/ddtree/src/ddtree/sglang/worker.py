@@ -198,21 +198,40 @@ class DDTreeWorker(DFlashWorkerV2):
         use_chain_graph = draft.is_chain and self._chain_verify is not None
         with self._chain_verify.active() if use_chain_graph else contextlib.nullcontext():
             captured = self._captured_commit
-            in_graph_decides = captured is not None and is_plain_greedy(batch)
+            wants_captured = captured is not None and is_plain_greedy(batch)
             if captured is not None:
-                captured.arm(len(batch.seq_lens) if in_graph_decides else 0)
+                captured.arm(len(batch.seq_lens) if wants_captured else 0)
             logits_output, in_graph, grammar_mask = self._verify(batch, draft, planned, grammar_barrier)
-            if in_graph_decides and in_graph:
+            decided = wants_captured and in_graph
+            if decided:
                 runner = self.model_runner.decode_cuda_graph_runner
                 results = captured.results(draft.is_chain, runner.bs, len(batch.seq_lens))
-                if on_publish is not None:
-                    on_publish(results.new_seq_lens)
             else:
                 results = self._accept(batch, draft, logits_output.next_token_logits, grammar_mask)
-                if on_publish is not None:
-                    on_publish(results.new_seq_lens)
+            if self._need_mamba_verify_commit:
+                commit_mamba_states_after_verify(
+                    self.target_worker, batch, results.accept_lens, results.accept_index, draft_token_num=draft.rows
+                )
+            # As in DFLASH: after the recurrent state, before the drafter's KV, which nothing of the scheduler reads.
+            if on_publish is not None:
+                on_publish(results.new_seq_lens)
+            if not decided:
                 keep_path(self, draft, results, logits_output.hidden_states)
-        return self._finish(batch, draft, results, logits_output, in_graph)
+        # Large; the scheduler would copy it to the host.
+        logits_output.hidden_states = None
+        self._last_nodes = draft.rows - 1
+        return GenerationBatchResult(
+            logits_output=logits_output,
+            next_token_ids=results.out_token.view(-1),
+            accept_lens=results.accept_lens,
+            can_run_cuda_graph=in_graph,
+            next_draft_input=self._make_next_draft_input_decode(
+                bonus_tokens=results.bonus, new_seq_lens=results.new_seq_lens
+            ),
+            # Stride of next_token_ids.
+            speculative_num_draft_tokens=self.config.block_size,
+            new_seq_lens=results.new_seq_lens,
+        )
 
     def _draft_of_runner(self, runner: object) -> Draft:
         """Which static draft a target graph runner verifies."""
@@ -410,28 +429,6 @@ class DDTreeWorker(DFlashWorkerV2):
         if SIMULATE_ACC_LEN > 0:
             force_acceptance(draft, results, batch.seq_lens)
         return results
-
-    def _finish(
-        self, batch: ScheduleBatch, draft: Draft, results: Round, logits_output: object, in_graph: bool
-    ) -> GenerationBatchResult:
-        if self._need_mamba_verify_commit:
-            commit_mamba_states_after_verify(
-                self.target_worker, batch, results.accept_lens, results.accept_index, draft_token_num=draft.rows
-            )
-        # Large; the scheduler would copy it to the host.
-        logits_output.hidden_states = None
-        self._last_nodes = draft.rows - 1
-        new_seq_lens = results.new_seq_lens
-        return GenerationBatchResult(
-            logits_output=logits_output,
-            next_token_ids=results.out_token.view(-1),
-            accept_lens=results.accept_lens,
-            can_run_cuda_graph=in_graph,
-            next_draft_input=self._make_next_draft_input_decode(bonus_tokens=results.bonus, new_seq_lens=new_seq_lens),
-            # Stride of next_token_ids.
-            speculative_num_draft_tokens=self.config.block_size,
-            new_seq_lens=new_seq_lens,
-        )
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
         if self._metrics is not None:
