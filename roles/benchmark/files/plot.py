@@ -1,3 +1,4 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Draw a benchmark entry (JSON on standard input) as SVG and PNG files, and print them as figures of the role report.
 

@@ -1,3 +1,4 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: Apache-2.0
 """A scripted OpenAI server: known speed, known acceptance, faults on request. Standard library only.
 
