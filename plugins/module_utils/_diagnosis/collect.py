@@ -67,8 +67,8 @@ def collect(
         lambda: _drivers(files),
         lambda: _configurations(files, arguments),
         lambda: _answers(host, unit, url, model, api_key),
-        lambda: host.kernel_log(),
-        lambda: host.nvidia_smi(),
+        host.kernel_log,
+        host.nvidia_smi,
         lambda: {"coredumps": host.coredumps()},
         lambda: {"apt_history": files.tail("var/log/apt/history.log", 20000), "meminfo": files.read("proc/meminfo")},
     )

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import csv
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 from .versions import VERSION, as_key, of_package
 

@@ -116,7 +116,7 @@ def driver_level(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
 
 def cuda_of_driver(version: str) -> str | None:
     """CUDA level of a driver version."""
-    branch = int(version.split(".")[0])
+    branch = int(version.split(".", maxsplit=1)[0])
     return next((level for first, level in _CUDA_OF_BRANCH if branch >= first), None)
 
 
@@ -291,7 +291,7 @@ def driver_new_enough(match: re.Match, line: Line, ctx: Context) -> bool:
     if not have or not need:
         return False
     # Within one major version newer minor levels run on older drivers.
-    return int(have.split(".")[0]) >= int(need.split(".")[0])
+    return int(have.split(".", maxsplit=1)[0]) >= int(need.split(".", maxsplit=1)[0])
 
 
 def driver_not_known_new_enough(match: re.Match, line: Line, ctx: Context) -> bool:
