@@ -219,6 +219,11 @@ def main() -> int:
     options = parser.parse_args()
     known = options.json and options.json.exists()
     results = json.loads(options.json.read_text()) if known else {"containers": {}, "aliases": {}}
+
+    def keep() -> None:
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         if options.containers:
@@ -227,11 +232,11 @@ def main() -> int:
                 **measure_containers(options.containers, options.forks, work),
             }
             print("containers: " + told(results["containers"]), flush=True)
+            keep()
         for count in [int(word) for word in options.aliases.split(",") if word]:
             results["aliases"][str(count)] = measure_aliases(count, options.forks, work)
             print(f"{count} aliases: " + told(results["aliases"][str(count)]), flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+            keep()
     if options.plot:
         options.plot.parent.mkdir(parents=True, exist_ok=True)
         walls = {int(count): result["wall_s"] for count, result in results["aliases"].items()}
