@@ -16,8 +16,8 @@ dpkg --install /opt/fake-nvidia/pool/nvidia-stub-host_*.deb /opt/fake-nvidia/poo
 } >/etc/nvidia-stub.conf
 /usr/local/sbin/nvidia-stub-boot
 
-mkdir -p /root/work
-printf 'import os, sys, time\nopen(sys.argv[1], "w").write(str(os.getpid()))\ntime.sleep(1e6)\n' | tee /root/work/wrapper.py >/root/work/train.py
-systemd-run --quiet --unit=wrapper.service /usr/bin/python3 /root/work/wrapper.py /run/wrapper.pid --token marked-key-4711
-systemd-run --quiet --unit=train-job.service /usr/bin/python3 /root/work/train.py /run/training.pid --hf-token marked-key-4711
+mkdir -p /root/jobs
+printf 'import os, sys, time\nopen(sys.argv[1], "w").write(str(os.getpid()))\ntime.sleep(1e6)\n' | tee /root/jobs/wrapper.py >/root/jobs/train.py
+systemd-run --quiet --unit=wrapper.service /usr/bin/python3 /root/jobs/wrapper.py /run/wrapper.pid --token marked-key-4711
+systemd-run --quiet --unit=train-job.service /usr/bin/python3 /root/jobs/train.py /run/training.pid --hf-token marked-key-4711
 while [ ! -s /run/wrapper.pid ] || [ ! -s /run/training.pid ]; do sleep 0.1; done

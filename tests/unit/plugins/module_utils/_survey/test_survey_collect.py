@@ -86,7 +86,7 @@ def test_what_looks_like_a_secret_is_masked(text, left):
         ("dflash-qwen.service DFlash instance", "ddtree"),
         ("python -m sglang.launch_server", "sglang"),
         ("VLLM::EngineCore", "vllm"),
-        ("/opt/v/bin/python /work/pretrain_gpt.py", "training"),
+        ("/opt/v/bin/python /jobs/pretrain_gpt.py", "training"),
         ("accelerate launch finetune.py", "training"),
         ("torchrun x.py", "training"),
         ("/usr/local/bin/ollama serve", "serving"),
@@ -249,7 +249,7 @@ def test_environments_and_their_versions(tmp_path):
             f"{site}/sgl_kernel-0.3.9.dist-info/METADATA": "",
             f"{site}/flash_attn-2.8.3.dist-info/METADATA": "",
             f"{site}/sglang-0.5.17.dist-info/direct_url.json": {
-                "url": "file:///work/sglang/python",
+                "url": "file:///src/sglang/python",
                 "dir_info": {"editable": True},
             },
             f"{site}/requests-2.0.dist-info/METADATA": "",
@@ -261,7 +261,7 @@ def test_environments_and_their_versions(tmp_path):
         "kind": "venv",
         "python": "3.12.3",
         "packages": {"flash-attn": "2.8.3", "sgl-kernel": "0.3.9", "sglang": "0.5.17", "torch": "2.11.0+cu130"},
-        "editable": {"sglang": "/work/sglang/python"},
+        "editable": {"sglang": "/src/sglang/python"},
         "torch_cuda": "13.0",
     }
 
