@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """DDTREE against DFLASH and plain decoding in SGLang, on one GPU: losslessness, acceptance, round time, speed.
 
-usage: ddtree_bench.py --out DIR --pairs DIR [--configs DIR] [--only lossless,acceptance,...] [--pair dense|hybrid]
+usage: ddtree_bench.py --out DIR --pairs DIR [--configs DIR] [--only lossless,acceptance,round,crossover,real] [--pair dense|hybrid]
 
 Needs sglang, a GPU and a model pair: DIR of --pairs holds `dense/` and `hybrid/`, each with target/, draft/ and prompts.json;
 --configs holds model configurations for dummy weights (section `real`). Every section writes DIR/<section>-<pair>.json;
@@ -621,12 +621,16 @@ SECTIONS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "lossless": lossless,
     "acceptance": acceptance,
     "builder": builder,
-    "round": round_stages,
+    "stages": round_stages,
     "speed": speed,
     "crossover": crossover,
     "real_dense": real_dense,
     "real_hybrid": real_hybrid,
 }
+
+
+GROUPS = {"round": ["builder", "stages", "speed"], "real": ["real_dense", "real_hybrid"]}
+"""Names of --only that stand for several sections."""
 
 
 class Stopped(BaseException):
@@ -650,7 +654,8 @@ def main() -> int:
     args = parser.parse_args()
     bench = Bench(args.out, args.pairs, args.configs, args.pair, args.dtypes.split(","))
     code = 0
-    for name in args.only.split(","):
+    wanted = [s for name in args.only.split(",") for s in GROUPS.get(name, [name])]
+    for name in wanted:
         start = time.monotonic()
         try:
             result = SECTIONS[name](bench)
