@@ -12,7 +12,7 @@ from .decide import latency_ms
 from .noise import Noise, rate_interval
 from .samples import Sample, config_of, configs, group, measured, percentile, rate, samples, whole
 
-STATES = {"winner": "tuned", "no_gain": "no gain", "no_winner": "no winner"}
+STATES = {"winner": "winner", "no_gain": "no gain", "no_winner": "no winner"}
 
 
 class CompareError(ValueError):

@@ -40,7 +40,7 @@ def test_cells_hold_the_figures_and_only_known_ones():
 
 def test_tables_mark_the_chosen_and_the_current():
     got = entry()
-    assert got["state"] == "tuned" and [t["title"] for t in got["tables"]] == [
+    assert got["state"] == "winner" and [t["title"] for t in got["tables"]] == [
         "1 request at once",
         "4 requests at once",
     ]
@@ -75,9 +75,9 @@ def test_a_configuration_that_did_not_start_is_in_no_cell():
 
 def test_tiles():
     labels = {t["label"]: t["value"] for t in summary.tiles({"lab1": entry()})}
-    assert labels["tuned"] == 1 and labels["chosen"] == "ddtree-16" and labels["gain"].startswith("+")
+    assert labels["winner"] == 1 and labels["chosen"] == "ddtree-16" and labels["gain"].startswith("+")
     two = summary.tiles({"a": entry(), "b": entry(errors={"none": 1})})
-    assert {t["label"]: t["value"] for t in two} == {"tuned": 1, "no gain": 0, "no winner": 1}
+    assert {t["label"]: t["value"] for t in two} == {"winner": 1, "no gain": 0, "no winner": 1}
 
 
 def test_comparison_tells_change_from_noise():
