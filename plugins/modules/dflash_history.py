@@ -14,7 +14,7 @@ description:
   - Adds one line to C(/var/lib/dflash/history.jsonl). A record equal to the newest one of the same instance is not added again, so that a
     second run changes nothing.
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 attributes:
   check_mode:
     support: full

@@ -18,7 +18,7 @@ description:
   - Only the unit file itself is owned; drop-ins in C(dflash-NAME.service.d) are left alone and stay in force.
   - Whether the service answers is not this module's question, see M(inferlab.dflash.server_ready).
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 attributes:
   check_mode:
     support: full

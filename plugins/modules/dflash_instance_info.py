@@ -14,7 +14,7 @@ description:
   - Reads the records of the instances that M(inferlab.dflash.dflash_instance) keeps, the state of their units, the listening sockets with
     their holders, and the recent history.
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 attributes:
   check_mode:
     support: full

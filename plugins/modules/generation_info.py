@@ -14,7 +14,7 @@ description:
   - Asks an OpenAI-compatible server for a few greedy completions, one after another, and tells the text of the first, tokens a second and
     the acceptance figures of these requests. It is a smoke test after a deployment, not a benchmark.
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 attributes:
   check_mode:
     support: full

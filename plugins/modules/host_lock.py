@@ -15,7 +15,7 @@ description:
   - A lock whose run certainly ended (same control node, process gone) is taken over with a warning, and so is one older than
     O(stale_minutes). The lock is no part of the host's state, so taking it and giving it back is not reported as a change.
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 attributes:
   check_mode:
     support: full

@@ -15,7 +15,7 @@ description:
     M(inferlab.dflash.model_stage) brings it to the hosts. An interrupted download goes on where it stopped.
   - C(HF_HUB_OFFLINE), C(HF_ENDPOINT) and the other variables of huggingface_hub are honoured.
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 requirements:
   - huggingface_hub
 attributes:

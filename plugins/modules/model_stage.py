@@ -16,7 +16,7 @@ description:
   - A staged directory keeps a manifest; later runs compare sizes and times with it (or contents, see O(verify)) and send only what differs.
   - A directory already on the host is only inspected, never changed.
 author:
-  - inferlab.dflash contributors
+  - inferlab.dflash contributors (@inferlab)
 attributes:
   check_mode:
     support: full

@@ -141,7 +141,10 @@ def gpu_xml(description, index):
         if rows is not None
         else NA
     )
-    clock = lambda key: unit(gpu, key, "MHz")  # noqa: E731 - a name for three characters of call
+
+    def clock(key):
+        return unit(gpu, key, "MHz")
+
     return (
         f'<gpu id="{bus}">'
         + tag("product_name", gpu.get("name", NA))
