@@ -19,7 +19,11 @@ from pathlib import Path
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine import manifest
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.lock import Lock, Pin, normalise
-from packaging.requirements import Requirement
+
+try:
+    from packaging.requirements import Requirement
+except ImportError:  # ansible-core brings it; only ansible-test's import check has none
+    Requirement = None
 
 # pip's lines that say that something large is on its way.
 _PROGRESS = re.compile(r"^\s*(?:Downloading|Processing|Using cached)\s+(?:.*/)?(\S+\.whl)(?:.*\(([\d.]+ [kMG]B)\))?")
