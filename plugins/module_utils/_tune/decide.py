@@ -44,7 +44,7 @@ class Rule(t.NamedTuple):
 
     def check(self) -> None:
         """Raise RuleError for an unknown metric or a number out of range."""
-        quantile, _, name = self.latency_metric.partition("_")
+        quantile, _separator, name = self.latency_metric.partition("_")
         if quantile not in ("p50", "p90", "p95", "p99") or name not in LATENCIES:
             raise RuleError(
                 f"latency metric {self.latency_metric!r}: use p50, p90, p95 or p99 of ttft, tpot or e2e, as p95_tpot"
@@ -58,7 +58,7 @@ class Rule(t.NamedTuple):
 
 def latency_ms(items: t.Sequence[Sample], metric: str) -> float:
     """The latency that the bound is held against, in ms; nan without samples."""
-    quantile, _, name = metric.partition("_")
+    quantile, _separator, name = metric.partition("_")
     return percentile([LATENCIES[name](s) for s in items], float(quantile[1:])) * 1000
 
 

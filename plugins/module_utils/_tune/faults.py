@@ -24,6 +24,8 @@ BLOCK_DRIFT = math.log(1.20)
 """From the first block to the last; a steady change this small is cancelled by the order of visits."""
 STRENGTH = 4.0
 """Slope over its standard error beyond which a trend is no accident."""
+FEW_CELLS = 4
+"""Below so many cells a trend is judged by prompts."""
 SAME_HEAD = 24
 """Characters that must agree. Near ties flip late; a simulated acceptance is wrong within the first rounds."""
 
@@ -65,7 +67,7 @@ def errors(rows: t.Sequence[t.Mapping[str, t.Any]]) -> list[Fault]:
 
 def slope(pairs: t.Sequence[tuple[float, float]]) -> tuple[float, float]:
     """(slope, strength) of a line through the origin; strength is the slope over its standard error."""
-    weight = sum(x * x for x, _ in pairs)
+    weight = sum(x * x for x, _y in pairs)
     if len(pairs) < 3 or weight == 0:
         return 0.0, 0.0
     value = sum(x * y for x, y in pairs) / weight
@@ -79,12 +81,14 @@ def drift(rows: t.Sequence[t.Mapping[str, t.Any]]) -> list[Fault]:
     found = []
     everything = [s for s in samples(rows) if not math.isnan(s.decode)]
     for key, mine in group(everything, lambda s: s.config).items():
-        pairs = []
-        for cell in group(mine, lambda s: (s.block, s.concurrency, s.domain)).values():
-            changes = [_change(two) for two in group(cell, lambda s: s.prompt).values()]
-            known = [c for c in changes if c is not None]
-            if known:
-                pairs.append((statistics.fmean(c[0] for c in known), statistics.fmean(c[1] for c in known)))
+        cells = group(mine, lambda s: (s.block, s.concurrency, s.domain)).values()
+        changes = [
+            [c for two in group(cell, lambda s: s.prompt).values() for c in [_change(two)] if c] for cell in cells
+        ]
+        # A cell is one moment of the machine, so it counts once; a sweep of very few cells has to be judged by its prompts.
+        pairs = [_middle(some) for some in changes if some]
+        if len(pairs) < FEW_CELLS:
+            pairs = [change for some in changes for change in some]
         per_second, strength = slope(pairs)
         life = max(s.age for s in mine)
         if abs(per_second) * life > DRIFT and abs(strength) > STRENGTH:
@@ -94,6 +98,10 @@ def drift(rows: t.Sequence[t.Mapping[str, t.Any]]) -> list[Fault]:
             figures = {"configuration": key, "percent": percent, "seconds": life, "strength": round(strength, 1)}
             found.append(Fault("drift", text, figures))
     return found + _between_blocks(everything)
+
+
+def _middle(changes: t.Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.fmean(c[0] for c in changes), statistics.fmean(c[1] for c in changes)
 
 
 def _change(pair: t.Sequence[Sample]) -> tuple[float, float] | None:

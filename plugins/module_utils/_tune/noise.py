@@ -95,7 +95,7 @@ def compare(
     by_prompts = math.sqrt(sum(part * part for part in parts) * len(parts) / max(1, len(parts) - 1))
     by_visits = noise.sd * math.sqrt(2 / blocks)
     draws = sorted(
-        middle + by_prompts * rng.gauss(0, 1) + by_visits * _student(rng, noise.freedom) for _ in range(DRAWS)
+        middle + by_prompts * rng.gauss(0, 1) + by_visits * _student(rng, noise.freedom) for _draw in range(DRAWS)
     )
     tail = (1 - confidence) / 2
     low, high = draws[int(tail * DRAWS)], draws[min(DRAWS - 1, int((1 - tail) * DRAWS))]
@@ -111,7 +111,7 @@ def rate_interval(
         return None
     rng = random.Random(seed)
     spread = noise.sd / math.sqrt(max(1, len({s.block for s in items})))
-    draws = sorted(spread * _student(rng, noise.freedom) for _ in range(DRAWS))
+    draws = sorted(spread * _student(rng, noise.freedom) for _draw in range(DRAWS))
     cut = int((1 - confidence) / 2 * DRAWS)
     return middle * math.exp(draws[cut]), middle * math.exp(draws[DRAWS - 1 - cut])
 

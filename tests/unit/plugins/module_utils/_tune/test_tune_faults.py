@@ -26,6 +26,13 @@ def test_a_server_that_slows_down_is_found_with_its_figures(slower):
     assert all(f.figures["percent"] > 10 and "slower as they run" in f.message for f in found)
 
 
+def test_a_slow_down_is_found_in_a_sweep_of_few_cells():
+    data = [r for r in rows(SPEEDS, concurrencies=(1,), slower=0.05) if r["domain"] == "code"]
+    assert {f.figures["configuration"] for f in faults.drift(data)} == set(SPEEDS)
+    steady = [r for r in rows(SPEEDS, concurrencies=(1,), request_sd=0.03) if r["domain"] == "code"]
+    assert faults.drift(steady) == []
+
+
 def test_a_server_that_gets_faster_is_drift_too():
     found = faults.drift(rows(SPEEDS, slower=-0.008))
     assert found and all("faster" in f.message for f in found)
