@@ -74,6 +74,13 @@ options:
     type: list
     elements: str
     default: []
+  compile:
+    description:
+      - V(imports) keeps the byte code of what O(imports) load.
+      - V(all) compiles everything, for an engine of which much loads only with a GPU.
+    type: str
+    choices: [imports, all]
+    default: imports
   instances:
     description: Directory of the instances, whose links and records protect a release from removal.
     type: path
@@ -168,6 +175,7 @@ def arguments() -> dict[str, Any]:
         "wheel_cache": {"type": "path", "default": "~/.cache/inferlab-dflash/wheels"},
         "find_links": {"type": "list", "elements": "str", "default": []},
         "imports": {"type": "list", "elements": "str", "default": []},
+        "compile": {"type": "str", "choices": ["imports", "all"], "default": "imports"},
         "instances": {"type": "path", "default": "/var/lib/dflash/instances"},
         "verify": {"type": "str", "choices": ["full", "quick"], "default": "quick"},
         "keep": {"type": "int", "default": 3},
@@ -200,6 +208,7 @@ def main() -> None:
             plugin_sha256=request["plugin"]["sha256"],
             patches=request["patches"],
             imports=params["imports"],
+            compile=params["compile"],
         )
         instances = Path(params["instances"])
         result = release.run(spec, request, Path(params["wheels"]), instances, params["keep"], params["verify"])

@@ -38,12 +38,16 @@ _PIP_MANNERS = {
 }
 # Imports the engine, and turns the byte code that this leaves into the kind that Python takes without a look at the source:
 # a release is read-only, its times of modification mean nothing, and the manifest covers source and byte code alike. What
-# the engine never imports stays uncompiled: compiling everything would take longer than all the rest.
+# is not compiled here never is, since the instances' user cannot write. "all" is for engines of which much loads only with
+# a GPU; for a small one it would take longer than everything else.
 _IMPORT_AND_SEAL = """
-import importlib, importlib.util, pathlib, sys
-for name in sys.argv[2:]:
+import compileall, importlib, importlib.util, pathlib, sys
+site, extent, *names = sys.argv[1:]
+for name in names:
     importlib.import_module(name)
-for path in pathlib.Path(sys.argv[1]).rglob("__pycache__/*.pyc"):
+if extent == "all":
+    compileall.compile_dir(site, quiet=2, workers=0)
+for path in pathlib.Path(site).rglob("__pycache__/*.pyc"):
     source = pathlib.Path(importlib.util.source_from_cache(str(path)))
     code = path.read_bytes()
     path.write_bytes(code[:4] + b"\\1\\0\\0\\0" + importlib.util.source_hash(source.read_bytes()) + code[16:])
@@ -55,7 +59,8 @@ _RENAME_EXCHANGE = 2
 @dataclass(frozen=True)
 class Spec:
     """What a release is made of: ``wheels`` are directories on the host, ``index`` lets pip use its index beside them,
-    ``imports`` are modules that must import before the release counts as made."""
+    ``imports`` are modules that must import before the release counts as made; ``compile`` is "imports" or "all".
+    """
 
     releases: Path
     id: str
@@ -68,6 +73,7 @@ class Spec:
     plugin_sha256: str
     patches: list[dict[str, Any]]
     imports: list[str]
+    compile: str
 
     @property
     def path(self) -> Path:
@@ -196,7 +202,7 @@ def _fill(spec: Spec, partial: Path) -> dict[str, Any]:
     applied = patching.apply_all(site, spec.patches)
     _relocate(venv, partial, spec.path)
     interpreter = venv / "bin" / "python"
-    command = [interpreter, "-c", _IMPORT_AND_SEAL, site, *spec.imports]
+    command = [interpreter, "-c", _IMPORT_AND_SEAL, site, spec.compile, *spec.imports]
     _run(command, partial, "importing the engine in the new release", bytecode=True)
     recorded = {
         "schema": SCHEMA,
@@ -276,7 +282,7 @@ def _check_wheels(spec: Spec) -> None:
             f"no wheel with a hash of lock {spec.lock.name} for {', '.join(missing)} in "
             f"{', '.join(map(str, spec.wheels))}: it is absent, damaged or not the one that was locked"
         )
-    wanted = {digest for _, hashes in spec.wanted for digest in hashes}
+    wanted = {digest for _name, hashes in spec.wanted for digest in hashes}
     # Byte code adds about a third to the sources, which are about half of an engine.
     needed = int(wheels.unpacked_bytes(path for digest, path in present.items() if digest in wanted) * 1.2)
     free = host.free_bytes(spec.releases)
@@ -337,6 +343,7 @@ def _run(command: list[Any], cwd: Path, what: str, bytecode: bool = False, pip_s
             text=True,
             errors="replace",
             umask=0o022,
+            check=False,
         )
     if result.returncode:
         tail = "\n".join(result.stdout.strip().splitlines()[-25:])

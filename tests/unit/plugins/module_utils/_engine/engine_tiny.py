@@ -55,7 +55,11 @@ def tiny_spec(root: Path, version: str = "1.0", body: str = "VALUE = 1\n", **cha
     wheels = root / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     (wheels / pip.name).write_bytes(pip.read_bytes())
-    files = {"tinyengine/__init__.py": body + "def main():\n    print(VALUE)\n", "tinyengine/data.txt": "data\n"}
+    files = {
+        "tinyengine/__init__.py": body + "def main():\n    print(VALUE)\n",
+        "tinyengine/lazy.py": "",
+        "tinyengine/data.txt": "data\n",
+    }
     _, engine = write_wheel(wheels, "tinyengine", version, files)
     _, plugin = write_wheel(wheels, "tinyplugin", "1.0", {"tinyplugin.py": "import tinyengine\n"})
     pip_pin = ("pip", pip.name.split("-")[1], hashlib.sha256(pip.read_bytes()).hexdigest())
@@ -72,6 +76,7 @@ def tiny_spec(root: Path, version: str = "1.0", body: str = "VALUE = 1\n", **cha
         "plugin_sha256": plugin,
         "patches": [],
         "imports": ["tinyplugin"],
+        "compile": "imports",
         **changes,
     }
     return build.Spec(**fields)  # type: ignore[arg-type]

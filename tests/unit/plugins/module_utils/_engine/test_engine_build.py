@@ -79,6 +79,15 @@ def test_byte_code_needs_no_source_to_be_fresh(made) -> None:
     """Unchecked hash: neither times nor contents of sources decide whether it is used."""
     compiled = sorted(_site(made).rglob("*.pyc"))
     assert {path.name.split(".")[0] for path in compiled} >= {"tinyplugin", "__init__"}
+    assert "lazy" not in {path.name.split(".")[0] for path in compiled}
+    assert {path.read_bytes()[4:8] for path in compiled} == {b"\1\0\0\0"}
+
+
+def test_everything_is_compiled_where_wanted(tmp_path) -> None:
+    spec = tiny_spec(tmp_path, compile="all", imports=[])
+    build.build(spec)
+    compiled = sorted(_site(spec).rglob("*.pyc"))
+    assert {path.name.split(".")[0] for path in compiled} == {"tinyplugin", "__init__", "lazy"}
     assert {path.read_bytes()[4:8] for path in compiled} == {b"\1\0\0\0"}
 
 
