@@ -121,6 +121,21 @@ def inventory_of(hosts: dict[str, dict[str, str]], file: Path) -> Path:
     return file
 
 
+def start(names: list[str], key: Path) -> None:
+    """Start the containers, four at a time; after an interruption or a failure none is begun any more."""
+
+    def up(name: str) -> None:
+        argv = [str(HOST_SH), "up", name, "bookworm", f"{key}.pub", "--network=none"]
+        subprocess.run(argv, env=ENV, check=True, capture_output=True)
+
+    pool = ThreadPoolExecutor(4)
+    try:
+        for _started in pool.map(up, names):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def measure_containers(count: int, forks: int, work: Path) -> dict[str, float]:
     """Start containers, survey them, remove them."""
     key = work / "key"
@@ -133,19 +148,7 @@ def measure_containers(count: int, forks: int, work: Path) -> dict[str, float]:
         "ansible_ssh_common_args": SSH,
     }
     try:
-        with ThreadPoolExecutor(4) as pool:
-            starts = [
-                pool.submit(
-                    subprocess.run,
-                    [str(HOST_SH), "up", name, "bookworm", f"{key}.pub", "--network=none"],
-                    env=ENV,
-                    check=True,
-                    capture_output=True,
-                )
-                for name in names
-            ]
-            for start in starts:
-                start.result()
+        start(names, key)
         inventory = inventory_of(dict.fromkeys(names, variables), work / "containers.json")
         idle = cpu_spent(names, lambda: ping_twice(inventory, forks))
         result: dict[str, float] = {}
