@@ -56,7 +56,9 @@ class Totals:
                 skipped += int(suite.get("skipped", 0))
                 for case in suite.iter("testcase"):
                     if case.find("skipped") is not None:
-                        print(f"  skipped: {case.get('classname')}::{case.get('name')}: {case.find('skipped').get('message')}")
+                        print(
+                            f"  skipped: {case.get('classname')}::{case.get('name')}: {case.find('skipped').get('message')}"
+                        )
         if status != 0 and failures == 0:
             failures += 1
             tests += 1
@@ -78,9 +80,14 @@ def run(argv: list[str], cwd: Path = ROOT, env: dict[str, str] | None = None) ->
 def known_files() -> list[str]:
     """What git tracks or would track here."""
     output = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     ).stdout.decode()
-    return [name for name in output.split("\0") if name and not name.startswith(".collections/") and (ROOT / name).exists()]
+    return [
+        name for name in output.split("\0") if name and not name.startswith(".collections/") and (ROOT / name).exists()
+    ]
 
 
 def refresh_copy() -> None:
@@ -93,7 +100,11 @@ def refresh_copy() -> None:
             file.unlink()
     for name in sorted(wanted):
         source, target = ROOT / name, COPY / name
-        if target.exists() and target.stat().st_mtime_ns == source.stat().st_mtime_ns and target.stat().st_size == source.stat().st_size:
+        if (
+            target.exists()
+            and target.stat().st_mtime_ns == source.stat().st_mtime_ns
+            and target.stat().st_size == source.stat().st_size
+        ):
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target, follow_symlinks=False)
@@ -116,7 +127,10 @@ def pythons(totals: Totals, step: str) -> list[tuple[str, Path]]:
     found = []
     for version, name in PYTHONS.items():
         if version != "3.11":
-            if subprocess.run([ROOT / "tools/find_python.sh", version], capture_output=True, check=False).returncode != 0:
+            if (
+                subprocess.run([ROOT / "tools/find_python.sh", version], capture_output=True, check=False).returncode
+                != 0
+            ):
                 totals.skip(f"{step} on Python {version}: no working interpreter found")
                 continue
             if subprocess.run([ROOT / "tools/setup.sh", "core221", version], check=False).returncode != 0:
@@ -167,7 +181,15 @@ def package(totals: Totals, _options: argparse.Namespace) -> None:
     report = ROOT / ".build" / "package.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
-    argv = [str(ROOT / ".venv-torch/bin/python"), "-m", "pytest", "tests", f"--junitxml={report}", "-q", "--durations=5"]
+    argv = [
+        str(ROOT / ".venv-torch/bin/python"),
+        "-m",
+        "pytest",
+        "tests",
+        f"--junitxml={report}",
+        "-q",
+        "--durations=5",
+    ]
     source = ROOT / "roles/engine/files/ddtree"
     status, seconds = run(argv, source, {"PYTHONPATH": str(source / "src"), "PYTHONDONTWRITEBYTECODE": "1"})
     totals.junit("ddtree package", report, status, seconds)

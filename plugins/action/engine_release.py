@@ -32,7 +32,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
+        _result, options = self.validate_argument_spec(
             argument_spec=arguments(), required_if=[("source", "directory", ["wheelhouse"])]
         )
         try:

@@ -29,7 +29,7 @@ def _open(uuid: str | None, library: str) -> dict[str, t.Any]:
     def failed(step: str, code: int) -> dict[str, t.Any]:
         text = ctypes.c_char_p()
         cuda.cuGetErrorString(code, ctypes.byref(text))
-        detail = text.value.decode() if text.value else "unknown error"
+        detail = (text.value or b"unknown error").decode()
         return {"ok": False, "cuda_error": code, "reason": f"{step}: error {code}, {detail}"}
 
     code = cuda.cuInit(0)

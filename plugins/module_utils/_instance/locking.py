@@ -72,7 +72,7 @@ def is_dead(record: t.Mapping[str, t.Any] | None) -> bool:
 def describe(record: t.Mapping[str, t.Any], age_seconds: float) -> str:
     """One phrase on the run that holds a lock."""
     job = f", job {record['job']}" if record.get("job") else ""
-    controller = str(record.get("controller", "an unknown control node")).split("/")[0]
+    controller = str(record.get("controller", "an unknown control node")).partition("/")[0]
     return f"{record.get('user', 'somebody')} on {controller} (pid {record.get('pid')}{job}), for {age_seconds / 60:.0f} minutes"
 
 

@@ -75,7 +75,7 @@ def _metadata(project: dict[str, Any]) -> str:
     for extra, requirements in sorted(project.get("optional-dependencies", {}).items()):
         lines.append(f"Provides-Extra: {extra}")
         for requirement in requirements:
-            base, _, marker = requirement.partition(";")
+            base, _separator, marker = requirement.partition(";")
             marker = f"({marker.strip()}) and extra == '{extra}'" if marker else f"extra == '{extra}'"
             lines.append(f"Requires-Dist: {base.strip()} ; {marker}")
     return "\n".join(lines) + "\n"

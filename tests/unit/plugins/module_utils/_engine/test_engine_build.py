@@ -204,10 +204,13 @@ def test_a_failed_repair_keeps_the_old_release(copied, tmp_path) -> None:
     assert [entry["path"] for entry in build.inspect(copied.path)["drift"]] == ["note"]
 
 
+# The rename that makes the release real never comes, so that the kill always meets a builder at work.
 KILLED = """
+import time
 from pathlib import Path
 from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._engine.engine_tiny import tiny_spec
-from ansible_collections.inferlab.dflash.plugins.module_utils._engine import release
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine import build, release
+build._put_in_place = lambda partial, target: time.sleep(600)
 root = Path({root!r})
 release.run(tiny_spec(root), {{"phase": "build"}}, root / "wheels", root / "instances", 3)
 """
