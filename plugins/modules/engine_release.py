@@ -96,6 +96,9 @@ options:
     description: How many of the newest releases stay.
     type: int
     default: 3
+  _request:
+    description: For internal use. What the action plugin read on the control node, and which phase it asks for.
+    type: dict
 author:
   - inferlab.dflash contributors (@inferlab)
 seealso:
