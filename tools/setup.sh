@@ -23,6 +23,15 @@ debian_packages() {
   apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# The CPU build of torch where an index or a link directory has it (a fifth of the download), else the index's own build with what it
+# needs. The lock that is installed afterwards accepts either.
+torch_first() {
+  local pip="$1/bin/python -m pip install --quiet --disable-pip-version-check" version
+  version=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' roles/engine/files/locks/transformers-cp311.txt)
+  say "installing torch $version (200 MB for the CPU build, gigabytes for the index's CUDA build)"
+  $pip --no-deps "torch==$version+cpu" 2>/dev/null || $pip "torch==$version"
+}
+
 # environment DIR PYTHON REQUIREMENTS ...: an environment whose mark equals the hash of its inputs is complete.
 environment() {
   local dir=$1 python=$2 mark; shift 2
@@ -32,6 +41,7 @@ environment() {
   rm -rf "$dir"
   "$python" -m venv "$dir"
   "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip 2> >(grep -v 'is ignored: it is neither' >&2)
+  [ "$dir" != .venv-torch ] || torch_first "$dir"
   local file
   for file in "$@"; do
     "$dir/bin/python" -m pip install --disable-pip-version-check --progress-bar on --requirement "$file" \
