@@ -36,7 +36,7 @@ options:
     description:
       - V(full) reads and hashes every file.
       - V(quick) reads those whose size, inode or time of change is another one than when the release was made.
-      - V(none) reads only the manifests, and RV(releases.state) is V(unverified).
+      - V(none) reads only the manifests, and RV(releases[].state) is V(unverified).
     type: str
     choices: [full, quick, none]
     default: full
