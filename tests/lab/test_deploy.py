@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 
 import pytest
@@ -12,19 +14,28 @@ from conftest import HOST, ROOT
 NANO = ROOT / "roles/engine/files/nano-pair"
 
 
+def instances(extra):
+    """The full form in place of the inventory's flat options, as an extra variable."""
+    instance = {
+        "name": "main",
+        "engine_backend": "transformers",
+        "model": "builtin:nano-target",
+        "drafter": "builtin:nano-drafter",
+        "port": 8000,
+        **extra,
+    }
+    flat = ("model", "drafter", "algorithm", "budget", "port", "engine_backend")
+    return json.dumps({"dflash_instances": [instance], **{f"dflash_{name}": "" for name in flat}})
+
+
 @pytest.mark.parametrize(
     ("options", "texts"),
     [
         (["-e", "dflash_algorithm=eagle"], ["eagle", "ddtree"]),
         (["-e", "dflash_budget=many"], ["many", "budget"]),
         (["-e", "dflash_model=somewhere/else"], ["somewhere/else", "control:/PATH"]),
-        (
-            [
-                "-e",
-                '{"dflash_instances": [{"name": "main", "model": "builtin:nano-target", "colour": "blue"}], "dflash_model": ""}',
-            ],
-            ["colour"],
-        ),
+        (["-e", instances({"colour": "blue"})], ["colour"]),
+        (["-e", "dflash_algoritm=none"], ["dflash_algoritm", "did you mean dflash_algorithm"]),
         (["-e", '{"dflash_expect": {"gpu_name": "RTX PRO 6000", "gpu_count": 8}}'], ["RTX PRO 6000"]),
     ],
 )
@@ -111,10 +122,16 @@ def test_drift_is_predicted_mended_and_then_gone(lab):
     assert lab.serves()
 
 
-@pytest.mark.parametrize(
-    "task",
-    ["inferlab.dflash.models : Stage models from the control node", "inferlab.dflash.instance : Start the instance"],
-)
+KILLS = ["inferlab.dflash.instance : Start the instance"]
+if os.environ.get("LAB_LONG"):
+    KILLS += [
+        "inferlab.dflash.engine : Make the release",
+        "inferlab.dflash.models : Stage models from the control node",
+        "Plan",
+    ]
+
+
+@pytest.mark.parametrize("task", KILLS)
 def test_a_killed_deploy_is_completed_by_the_next_one(lab, task):
     lab.kill_after(task, "-e", "dflash_budget=12")
     run = lab.run("deploy_dflash", "-e", "dflash_budget=12")
@@ -126,13 +143,7 @@ def test_a_killed_deploy_is_completed_by_the_next_one(lab, task):
 
 
 def test_a_server_that_cannot_start_is_named_and_the_former_one_serves_again(lab):
-    run = lab.run(
-        "deploy_dflash",
-        "-e",
-        '{"dflash_instances": [{"name": "main", "engine_backend": "transformers", "model": "builtin:nano-target", '
-        '"drafter": "builtin:nano-drafter", "port": 8000, "args": ["--no-such-option"]}], "dflash_model": "", "dflash_drafter": "", '
-        '"dflash_algorithm": "", "dflash_budget": "", "dflash_port": "", "dflash_engine_backend": ""}',
-    )
+    run = lab.run("deploy_dflash", "-e", instances({"args": ["--no-such-option"]}))
     assert run.status != 0
     assert "server_args_invalid" in run.output and "--no-such-option" in run.output
     assert lab.serves()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 ORDER = ("serving", "degraded", "failed")
@@ -15,9 +16,12 @@ def failure_text(result: t.Mapping[str, t.Any]) -> str:
         texts = [str(item.get("msg")) for item in result["results"] if item.get("failed") and item.get("msg")]
         if texts:
             return "; ".join(texts)
+    if result.get("msg"):
+        # ansible-core wraps a filter's own sentence in where and how it was evaluated.
+        return re.split(r"The filter plugin '[\w.]+' failed: ", str(result["msg"]))[-1]
     if result.get("censored"):
         return "the task failed; its message is hidden because it may hold a secret"
-    return str(result.get("msg") or result.get("stderr") or result.get("reason") or "the task failed without a message")
+    return str(result.get("stderr") or result.get("reason") or "the task failed without a message")
 
 
 def attempt(outcome: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

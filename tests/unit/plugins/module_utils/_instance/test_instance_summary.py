@@ -93,6 +93,12 @@ def test_check_mode_and_nothing_to_do():
         ({"msg": "plain"}, "plain"),
         (
             {
+                "msg": "Task failed: Error while resolving: The filter plugin 'inferlab.dflash.x' failed: budget = 'many': no number."
+            },
+            "budget = 'many': no number.",
+        ),
+        (
+            {
                 "results": [{"failed": True, "msg": "first"}, {"msg": "fine"}, {"failed": True, "msg": "second"}],
                 "msg": "all",
             },
