@@ -91,7 +91,7 @@ def main() -> None:
             "model": {"type": "str", "required": True},
             "api_key_file": {"type": "path", "no_log": False},
             "prompts": {"type": "list", "elements": "str", "default": []},
-            "max_tokens": {"type": "int", "default": 64},
+            "max_tokens": {"type": "int", "default": 64, "no_log": False},
             "timeout": {"type": "int", "default": 120},
         },
         supports_check_mode=True,

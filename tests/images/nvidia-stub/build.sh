@@ -53,7 +53,7 @@ compute() { # NAME VERSION REVISION FIELDS
 
 utils() { # NAME VERSION REVISION FIELDS
   mkdir -p "$work/$1/usr/bin"
-  sed "s/@VERSION@/$2/" "$here/nvidia-smi.py" >"$work/$1/usr/bin/nvidia-smi"
+  { echo "#!/usr/bin/python3"; sed "s/@VERSION@/$2/" "$here/nvidia-smi.py"; } >"$work/$1/usr/bin/nvidia-smi"
   chmod 755 "$work/$1/usr/bin/nvidia-smi"
   mkdir -p "$work/$1/DEBIAN"
   # A test that wants to interrupt dpkg in the middle of a transaction writes the seconds to wait there.

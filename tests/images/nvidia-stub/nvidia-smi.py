@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stub nvidia-smi: prints /etc/nvidia-stub.conf the way nvidia-smi of branch 580 does. It stands for hardware that is not here.
