@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters on the playbooks' options: what was given, and what nobody knows."""
+"""Filters on the playbooks' options: the specification of what was given, and what nobody knows."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ class FilterModule:
     """Ansible's entry point."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"given_options": options.given_options, "unknown_options": options.unknown}
+        return {"given_specification": options.given_specification, "unknown_options": options.unknown}

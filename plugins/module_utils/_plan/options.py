@@ -26,8 +26,8 @@ def unknown(given: t.Iterable[str], options: t.Mapping[str, t.Any], internal: t.
     return messages
 
 
-def given_options(values: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Those of ``values`` that are options and were given: null and the empty string, which survey forms send, count as not given."""
+def given_specification(values: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The part of ``options`` whose values were given: null and the empty string, which survey forms send, count as not given."""
     return {
-        name: values[name] for name in options if name in values and values[name] is not None and values[name] != ""
+        name: options[name] for name in options if name in values and values[name] is not None and values[name] != ""
     }

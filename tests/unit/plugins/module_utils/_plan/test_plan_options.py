@@ -27,7 +27,7 @@ def test_a_far_name_gets_no_guess_and_internal_names_pass():
 
 def test_empty_values_of_forms_count_as_not_given():
     given = {"dflash_model": "", "dflash_port": None, "dflash_budget": 0, "other": 1}
-    assert options.given_options(given, OPTIONS["dflash_options"]) == {"dflash_budget": 0}
+    assert list(options.given_specification(given, OPTIONS["dflash_options"])) == ["dflash_budget"]
 
 
 def test_every_variable_that_a_playbook_reads_is_an_option_or_internal():
