@@ -374,6 +374,7 @@ def test_a_short_request_does_not_wait_for_a_long_one(running) -> None:
     slow = ask_in_thread(running, long, max_tokens=100, extra_body={"ignore_eos": True})
     until(lambda: running.service.scheduler.running == 1)
     quick = ask_in_thread(running, short, max_tokens=4)
+    until(lambda: running.service.scheduler.waiting == 1)
     running.gate.allow(6)  # rounds: the engine stands still after them
     quick.join(30)
     assert short and short[0].usage.completion_tokens == 4
