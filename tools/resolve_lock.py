@@ -99,13 +99,15 @@ def render(options: argparse.Namespace, items: list[dict[str, Any]], extra: list
     for name, public, full, digest in map(pin, [*items, *extra]):
         if versions.setdefault(name, public) != public:
             raise SystemExit(f"{name}: {versions[name]} and {public} cannot share a lock")
-        if digest not in [d for _, d in builds.setdefault(name, [])]:
+        if digest not in [d for dummy, d in builds.setdefault(name, [])]:
             builds[name].append((full, digest))
     lines = []
     for name in sorted(builds):
         if len(builds[name]) > 1:
             lines += [f"# {name} {full}: {digest}" for full, digest in builds[name]]
-        lines.append(" \\\n".join([f"{name}=={versions[name]}", *(f"    --hash=sha256:{d}" for _, d in builds[name])]))
+        lines.append(
+            " \\\n".join([f"{name}=={versions[name]}", *(f"    --hash=sha256:{d}" for dummy, d in builds[name])])
+        )
     header = HEADER.format(
         source=options.input,
         name=options.name,
@@ -137,7 +139,7 @@ def main() -> None:
     options.input = options.input or re.sub(r"-cp\d+$", "", options.name) + ".in"
 
     items = pip_report(["-r", str(LOCKS / options.input)], options)
-    versions = {name: public for name, public, _, _ in map(pin, items)}
+    versions = {name: public for name, public, dummy, dummy in map(pin, items)}
     extra = [i for p in options.also_index for i in pip_report([f"{p}=={versions[p]}"], options, index_only=True)]
     target = LOCKS / f"{options.name}.txt"
     target.write_text(render(options, items, extra), encoding="utf-8")

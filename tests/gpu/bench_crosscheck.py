@@ -105,7 +105,7 @@ def write_prompts(pair: Path, folder: Path) -> tuple[Path, Path]:
     theirs.write_text(
         "".join(
             json.dumps({"conversations": [{"content": p}, {"content": "an answer of some words"}]}) + "\n"
-            for _, _, p in rows
+            for dummy, dummy, p in rows
         )
     )
     return ours, theirs
@@ -199,7 +199,7 @@ def crosscheck(pair: Path, out: Path, source: Path | None, algorithm: str) -> bo
 def sweep_budgets(pair: Path, out: Path, seconds: float) -> bool:
     """Plain, chain and trees, two blocks, a fresh server each; the verdict of the collection's own rule at the end."""
     decide, summary = collection("_tune.decide"), collection("_tune.summary")
-    prompts, _ = write_prompts(pair, out)
+    prompts, dummy = write_prompts(pair, out)
     env = environment(out, [])
     configurations = [("none", None), ("dflash", None), *(("ddtree", budget) for budget in BUDGETS)]
     plan = {

@@ -391,8 +391,8 @@ def acceptance(bench: Bench) -> dict[str, Any]:
         report[f"reference_{dtype}"] = {
             "common_rounds": len(common),
             "equal_trees": sum(a["token"] == b["token"] and a["parent"] == b["parent"] for a, b in common),
-            "mean_accepted_sglang": statistics.mean(a["accepted"] for a, _ in common) if common else None,
-            "mean_accepted_reference": statistics.mean(b["accepted"] for _, b in common) if common else None,
+            "mean_accepted_sglang": statistics.mean(a["accepted"] for a, dummy in common) if common else None,
+            "mean_accepted_reference": statistics.mean(b["accepted"] for dummy, b in common) if common else None,
         }
     bench.say(json.dumps(report, indent=1))
     return report

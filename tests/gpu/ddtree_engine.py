@@ -31,10 +31,10 @@ def generate(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
             return [engine.generate(input_ids=i, sampling_params=s) for i, s in zip(ids, per_prompt)]
         return engine.generate(input_ids=ids, sampling_params=per_prompt)
 
-    for _ in range(job.get("warm", 0)):
+    for dummy in range(job.get("warm", 0)):
         once()
     seconds, first = [], None
-    for _ in range(job.get("repeat", 1)):
+    for dummy in range(job.get("repeat", 1)):
         start = time.perf_counter()
         result = once()
         seconds.append(time.perf_counter() - start)
@@ -57,7 +57,7 @@ def gaps(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
             return_logprob=True,
             top_logprobs_num=20,
         )
-        tops.append([[float(lp), int(token)] for lp, token, *_ in result["meta_info"]["output_top_logprobs"][0]])
+        tops.append([[float(lp), int(token)] for lp, token, *dummy in result["meta_info"]["output_top_logprobs"][0]])
     return {"tops": tops}
 
 

@@ -22,10 +22,10 @@ def microseconds(function: Callable[[], None], inner: int = 20, repeats: int = 5
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(inner):
+        for dummy in range(inner):
             function()
     times = []
-    for _ in range(repeats):
+    for dummy in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         graph.replay()

@@ -28,7 +28,7 @@ def register() -> None:
 
 
 def watch(_result: None, worker: Any, *_args: Any, **_kwargs: Any) -> None:
-    mode, _, path = os.environ["DDTREE_PROBE"].partition(":")
+    mode, dummy, path = os.environ["DDTREE_PROBE"].partition(":")
     {"sync": no_sync, "stages": stages, "forced": forced}[mode](worker, path)
 
 
@@ -104,7 +104,7 @@ def stages(worker: Any, path: str) -> None:
     def write() -> None:
         torch.cuda.synchronize()
         table: dict[int, list[list[float]]] = {}
-        for (bs, events), (_, later) in zip(rounds, rounds[1:]):
+        for (bs, events), (dummy, later) in zip(rounds, rounds[1:]):
             # start, draft begin, draft end, verify begin, verify end, end; then the next round's start.
             times = [a.elapsed_time(b) for a, b in zip(events, events[1:])] + [events[-1].elapsed_time(later[0])]
             table.setdefault(bs, []).append(times)

@@ -112,7 +112,7 @@ def ping_twice(inventory: Path, forks: int) -> None:
         "-m",
         "ansible.builtin.ping",
     ]
-    for _ in range(2):
+    for dummy in range(2):
         subprocess.run(argv, cwd=ROOT, env=ENV, check=True, capture_output=True)
 
 

@@ -136,7 +136,7 @@ def build(seed: int = 0, limit: int | None = None) -> tuple[list[str], dict[str,
     """Training documents, shuffled, and held-out documents by kind. `limit` cuts every kind, for a smoke run."""
     rng = random.Random(seed)
     files = standard_library()
-    kinds: dict[str, list[str]] = {"code": [text for _, text in files], "prose": [], "chat": []}
+    kinds: dict[str, list[str]] = {"code": [text for dummy, text in files], "prose": [], "chat": []}
     asked = ("What does {} do?", "Describe {} in one sentence.", "What is {} for?")
     for module, text in files:
         for name, doc in docstrings(module, text):
@@ -145,8 +145,8 @@ def build(seed: int = 0, limit: int | None = None) -> tuple[list[str], dict[str,
             sentence = " ".join(doc.split("\n\n")[0].split())
             if 20 < len(sentence) < 300 and ".test" not in f".{module}":
                 kinds["chat"].append(conversation((rng.choice(asked).format(f"`{name}`"), sentence)))
-    for _ in range(12_000):
-        kinds["chat"].append(conversation(*(arithmetic(rng) for _ in range(rng.randrange(1, 5)))))
+    for dummy in range(12_000):
+        kinds["chat"].append(conversation(*(arithmetic(rng) for dummy in range(rng.randrange(1, 5)))))
     train: list[str] = []
     held_out: dict[str, list[str]] = {}
     for kind, documents in kinds.items():

@@ -324,7 +324,7 @@ def main() -> None:
 
     length, batch_of_texts = (TEXT, 8192) if device == "cuda" else (128, 8)
     made = []
-    for _ in range(1 if options.smoke else options.text_rounds):
+    for dummy in range(1 if options.smoke else options.text_rounds):
         made.append(continuations(model, texts, batch_of_texts, length).clone())
         log(f"  {len(made) * batch_of_texts} continuations")
     # A quarter comes straight from the corpus, for texts that the target would not have begun itself.

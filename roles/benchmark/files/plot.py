@@ -177,7 +177,7 @@ def latency(figure: Any, data: dict[str, Any]) -> None:
         axis.annotate("bound", (0, data["latency_bound_ms"]), xytext=(0, 3), textcoords="offset points")
     axis.set_xticks(range(len(panels)), [str(n) for n in panels])
     axis.set_xlabel("requests at once")
-    quantile, _, what = data["latency_metric"].partition("_")
+    quantile, dummy, what = data["latency_metric"].partition("_")
     axis.set_ylabel(f"{LATENCY[what]}, {quantile}, ms")
     axis.set_ylim(bottom=0)
     axis.margins(x=0.15)

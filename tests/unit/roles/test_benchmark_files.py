@@ -142,7 +142,7 @@ def exported_metrics():
 
 def test_dashboard_and_alerts_ask_for_metrics_that_exist():
     known = exported_metrics()
-    wanted = {m for _, e in expressions() for m in re.findall(r"\bddtree_[a-z_]+", e)}
+    wanted = {m for dummy, e in expressions() for m in re.findall(r"\bddtree_[a-z_]+", e)}
     wanted |= set(re.findall(r"\bddtree_[a-z_]+", RULES.read_text(encoding="utf-8")))
     assert wanted and {re.sub(r"_(sum|count|bucket)$", "", name) for name in wanted} <= known
 
@@ -214,7 +214,7 @@ def test_promtool_accepts_every_query_of_the_dashboard(promtool, tmp_path):
             "record": f"query{i}",
             "expr": expr.replace("$__rate_interval", "5m").replace("$host", ".*").replace("$name", ".*"),
         }
-        for i, (_, expr) in enumerate(expressions())
+        for i, (dummy, expr) in enumerate(expressions())
     ]
     path = tmp_path / "queries.yml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": queries}]}), encoding="utf-8")

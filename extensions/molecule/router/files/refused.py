@@ -23,5 +23,5 @@ def status(prompt):
         return error.code
 
 
-refused = [status("refuse this") for _ in range(30)]
+refused = [status("refuse this") for dummy in range(30)]
 print(json.dumps({"refused": sorted(set(refused)), "then": status("x")}))

@@ -120,12 +120,12 @@ def fatbin_entries(content: mmap.mmap, start: int) -> set[str]:
     found: set[str] = set()
     if start + 16 > len(content):
         return found
-    _, version, header, size = struct.unpack_from("<IHHQ", content, start)
+    dummy, version, header, size = struct.unpack_from("<IHHQ", content, start)
     if version != 1 or header != 16:
         return found
     position, end = start + header, min(start + header + size, len(content))
     while position + 64 <= end:
-        kind, _, header, size = struct.unpack_from("<HHIQ", content, position)
+        kind, dummy, header, size = struct.unpack_from("<HHIQ", content, position)
         (architecture,) = struct.unpack_from("<I", content, position + 28)
         if kind not in (1, 2) or header < 32:
             break

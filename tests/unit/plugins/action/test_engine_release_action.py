@@ -89,7 +89,7 @@ def test_a_refused_wheel_ends_it(controller) -> None:
 def test_only_the_plugin_is_sent_where_the_wheels_come_from_elsewhere(controller, source: str) -> None:
     controller.options["source"] = source
     controller.run(None, {})
-    assert [names for _, names in controller.seen.sent] == [["plugin-1-py3-none-any.whl"]]
+    assert [names for dummy, names in controller.seen.sent] == [["plugin-1-py3-none-any.whl"]]
 
 
 @pytest.mark.parametrize(

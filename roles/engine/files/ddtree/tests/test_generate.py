@@ -142,7 +142,7 @@ def test_logits_of_a_tree_are_those_of_its_paths(target, drafter) -> None:
     torch.manual_seed(0)
     tree = build_tree(torch.tensor([3]), *top_candidates(torch.randn(1, 5, VOCABULARY), 8), 24)
     positions = tree.positions(cache.lengths)
-    logits, _ = target.forward(tree.tokens, positions, tree.mask(), cache)
+    logits, dummy = target.forward(tree.tokens, positions, tree.mask(), cache)
     mask = tree.mask()[0]
     for row in range(25):
         path = tree.tokens[0, mask[row]].tolist()
@@ -150,7 +150,7 @@ def test_logits_of_a_tree_are_those_of_its_paths(target, drafter) -> None:
         torch.testing.assert_close(logits[0, row], plain, atol=1e-4, rtol=1e-4)
     changed = tree.tokens.clone()
     changed[0, 7] = (changed[0, 7] + 1) % VOCABULARY
-    again, _ = target.forward(changed, positions, tree.mask(), cache)
+    again, dummy = target.forward(changed, positions, tree.mask(), cache)
     unaffected = ~mask[:, 7]
     assert torch.equal(again[0, unaffected], logits[0, unaffected])
     assert not torch.equal(again[0, 7], logits[0, 7])
@@ -173,7 +173,7 @@ def test_caches_after_rounds_are_those_of_plain_passes(target, drafter) -> None:
         fresh, own = target.new_cache(1), drafter.new_cache(1)
         causal = torch.ones(1, length, length, dtype=torch.bool).tril()
         line = torch.arange(length)[None]
-        _, features = target.forward(torch.tensor([text]), line, causal, fresh, drafter.config.target_layer_ids)
+        dummy, features = target.forward(torch.tensor([text]), line, causal, fresh, drafter.config.target_layer_ids)
         fresh.commit(line, torch.tensor([length]))
         drafter.observe(own, features, line, torch.tensor([length]))
         for kept, plain in ((generator._target_cache, fresh), (generator._drafter_cache, own)):

@@ -136,12 +136,12 @@ def test_seeds(running) -> None:
 
     assert sample(1) == sample(1)
     assert len({sample(seed) for seed in range(2, 5)}) > 1
-    assert len({complete(running, temperature=1.0).choices[0].text for _ in range(3)}) > 1
+    assert len({complete(running, temperature=1.0).choices[0].text for dummy in range(3)}) > 1
 
 
 def test_a_default_seed_makes_the_server_repeat_itself() -> None:
     with serving("--algorithm", "none", "--seed", "5") as started:
-        first, second = (complete(started, temperature=1.0).choices[0].text for _ in range(2))
+        first, second = (complete(started, temperature=1.0).choices[0].text for dummy in range(2))
         assert first == second
         assert complete(started, temperature=1.0, seed=6).choices[0].text != first
 

@@ -132,7 +132,7 @@ def test_same_set_as_the_papers_heap_over_rank_tuples() -> None:
         steps = log_probs[0].double().tolist()
         heap, order = [(-steps[0][0], (0,))], []
         while heap and len(order) < 20:
-            _, ranks = heapq.heappop(heap)
+            dummy, ranks = heapq.heappop(heap)
             order.append(ranks)
             if ranks[-1] + 1 < 5:
                 sibling = (*ranks[:-1], ranks[-1] + 1)

@@ -45,7 +45,7 @@ def test_walk_takes_a_branch_that_is_not_the_best_child() -> None:
 
 
 def test_nothing_accepted_still_emits_one_token() -> None:
-    tree, _ = some_tree(0)
+    tree, dummy = some_tree(0)
     result = walk(tree, torch.full_like(tree.tokens, 99))
     assert result.lengths.tolist() == [1, 1, 1, 1]
     assert result.tokens.tolist() == [[99]] * 4

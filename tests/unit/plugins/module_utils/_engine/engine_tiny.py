@@ -60,8 +60,8 @@ def tiny_spec(root: Path, version: str = "1.0", body: str = "VALUE = 1\n", **cha
         "tinyengine/lazy.py": "",
         "tinyengine/data.txt": "data\n",
     }
-    _, engine = write_wheel(wheels, "tinyengine", version, files)
-    _, plugin = write_wheel(wheels, "tinyplugin", "1.0", {"tinyplugin.py": "import tinyengine\n"})
+    dummy, engine = write_wheel(wheels, "tinyengine", version, files)
+    dummy, plugin = write_wheel(wheels, "tinyplugin", "1.0", {"tinyplugin.py": "import tinyengine\n"})
     pip_pin = ("pip", pip.name.split("-")[1], hashlib.sha256(pip.read_bytes()).hexdigest())
     text = lock_text([("tinyengine", version, engine), pip_pin])
     fields: dict[str, object] = {

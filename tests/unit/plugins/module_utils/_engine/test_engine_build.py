@@ -227,7 +227,7 @@ def test_killed_and_run_again(made, tmp_path, when: str) -> None:
     program = KILLED.format(root=str(tmp_path))
     child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, env=_environment())
     deadline = time.monotonic() + 60
-    while not any(True for _ in spec.releases.glob(sign)):
+    while not any(True for dummy in spec.releases.glob(sign)):
         assert child.poll() is None and time.monotonic() < deadline, "the builder ended before it could be killed"
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -283,7 +283,7 @@ def test_old_releases_go_but_none_that_is_needed(copied, tmp_path) -> None:
 
 def test_wheels_come_in_only_with_a_locked_hash(tmp_path) -> None:
     good, digest = write_wheel(tmp_path / "from", "good", "1.0", {"good.py": ""})
-    bad, _ = write_wheel(tmp_path / "from", "tampered", "1.0", {"tampered.py": ""})
+    bad, dummy = write_wheel(tmp_path / "from", "tampered", "1.0", {"tampered.py": ""})
     archive = tmp_path / "wheels.tar"
     with tarfile.open(archive, "w") as bundle:
         for name in (good, bad):

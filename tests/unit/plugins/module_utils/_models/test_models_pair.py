@@ -226,7 +226,7 @@ def test_junk_in_a_configuration_is_a_finding_and_never_a_crash():
     rng = random.Random(7)
     junk = [None, True, 0, -1, 10**12, 1.5, "x", "", [], [1, "a"], {}, {"a": []}, [[]]]
     keys = [*dirs.DRAFTER, "dflash_config.mask_token_id", "dflash_config.target_layer_ids", "quantization_config"]
-    for _ in range(2000):
+    for dummy in range(2000):
         sides = []
         for base in (dirs.TARGET, dirs.DRAFTER):
             config = copy.deepcopy(base)

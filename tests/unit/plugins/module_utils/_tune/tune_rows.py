@@ -12,7 +12,7 @@ BLOCK_SECONDS = 60.0
 
 
 def key_parts(key):
-    algorithm, _, budget = key.partition("-")
+    algorithm, dummy, budget = key.partition("-")
     return algorithm, int(budget) if budget else None
 
 

@@ -162,7 +162,7 @@ def test_the_preferred_build_is_taken(project, tmp_path, monkeypatch) -> None:
         hashes.append((version, wheel.sha256))
     for order in (hashes, hashes[::-1]):
         comments = "".join(f"# tiny-engine {version}: {digest}\n" for version, digest in order)
-        pin = "tiny-engine==1.2 " + " ".join(f"--hash=sha256:{digest}" for _, digest in order) + "\n"
+        pin = "tiny-engine==1.2 " + " ".join(f"--hash=sha256:{digest}" for dummy, digest in order) + "\n"
         parsed = lock.parse(META + comments + pin)
         cache = tmp_path / f"cache-{order[0][0]}"
         found = wheelhouse.provide(parsed, ["tiny-engine"], cache, [str(links)], lambda line: None)

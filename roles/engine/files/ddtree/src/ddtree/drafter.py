@@ -160,7 +160,7 @@ class Attention(nn.Module):
 
     def key_value(self, x: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys (with positions) and values `[b, kv_heads, n, head_dim]` of rows `[b, n, hidden]`."""
-        batch, rows, _ = x.shape
+        batch, rows, dummy = x.shape
         keys = self.k_norm(self.k_proj(x).view(batch, rows, -1, self.head_dim)).transpose(1, 2)
         values = self.v_proj(x).view(batch, rows, -1, self.head_dim).transpose(1, 2)
         return rotate(keys, positions, self.rope_theta), values
@@ -169,7 +169,7 @@ class Attention(nn.Module):
         self, x: torch.Tensor, positions: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
     ) -> torch.Tensor:
         """Attend from `x` `[b, n, hidden]` to `[b, kv_heads, m, head_dim]` under `mask` bool `[b, n, m]`."""
-        batch, rows, _ = x.shape
+        batch, rows, dummy = x.shape
         queries = self.q_norm(self.q_proj(x).view(batch, rows, -1, self.head_dim)).transpose(1, 2)
         queries = rotate(queries, positions, self.rope_theta)
         groups = queries.shape[1] // keys.shape[1]
@@ -215,7 +215,7 @@ class Drafter(nn.Module):
         features = len(config.target_layer_ids) * config.hidden_size
         self.fc = nn.Linear(features, config.hidden_size, bias=False)
         self.hidden_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(Layer(config) for dummy in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     @classmethod

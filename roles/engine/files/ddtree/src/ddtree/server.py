@@ -370,7 +370,7 @@ async def _authenticate(request: Request) -> None:
     key = request.app.state.service.api_key
     if key is None or request.url.path in OPEN_PATHS:
         return
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    scheme, dummy, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), key.encode()):
         raise ApiError(401, "this server needs an API key, sent as 'Authorization: Bearer KEY'", code="invalid_api_key")
 

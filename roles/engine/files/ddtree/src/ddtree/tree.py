@@ -213,7 +213,7 @@ def chain_tree(root: torch.Tensor, log_probs: torch.Tensor, token_ids: torch.Ten
 
     Arguments as for `build_tree`; the result has `N = D + 1` rows.
     """
-    batch, depth_limit, _ = log_probs.shape
+    batch, depth_limit, dummy = log_probs.shape
     device = log_probs.device
     line = torch.arange(depth_limit + 1, device=device).expand(batch, -1)
     after = torch.where(line < depth_limit, line + 1, NONE)
@@ -245,7 +245,7 @@ def ancestor_mask(parents: torch.Tensor, levels: int | None = None) -> torch.Ten
     mask = torch.eye(rows, dtype=torch.bool, device=parents.device).repeat(batch, 1, 1)
     above = parents.clamp_min(0)  # the root is taken for its own parent
     current = above
-    for _ in range(max(rows - 1 if levels is None else levels, 1)):
+    for dummy in range(max(rows - 1 if levels is None else levels, 1)):
         mask.scatter_(2, current[:, :, None], True)
         current = above.gather(1, current)
     return mask

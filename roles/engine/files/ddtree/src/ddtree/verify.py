@@ -59,7 +59,7 @@ def walk(tree: DraftTree, choices: torch.Tensor) -> Walk:
     current = torch.zeros(batch, dtype=torch.int64, device=choices.device)
     walking = torch.ones(batch, dtype=torch.bool, device=choices.device)
     steps = [current]
-    for _ in range(tree.max_depth):
+    for dummy in range(tree.max_depth):
         wanted = choices[every, current]
         matches = (tree.parents == current[:, None]) & (tree.tokens == wanted[:, None]) & tree.valid
         walking = walking & matches.any(dim=1)

@@ -80,7 +80,7 @@ class Fake:
                     (int(h.split(":")[1]) for h in head.split("\r\n") if h.lower().startswith("content-le")), 0
                 )
                 body = json.loads(await reader.readexactly(length)) if length else {}
-                method, path, _ = head.split("\r\n")[0].split(" ")
+                method, path, dummy = head.split("\r\n")[0].split(" ")
                 if self.args.api_key and f"Bearer {self.args.api_key}" not in head and path.startswith("/v1/"):
                     self.plain(writer, 401, {"error": {"message": "wrong API key"}})
                 elif method == "GET":
@@ -140,7 +140,7 @@ class Fake:
                     self.histogram[count] += 1
                 sent += count
                 self.generated += count
-                piece = "".join(f"w{words.randrange(1000)} " for _ in range(count))
+                piece = "".join(f"w{words.randrange(1000)} " for dummy in range(count))
                 text += piece
                 if body.get("stream"):
                     if self.args.fault == "cut" and serial % self.args.every == 0 and sent > 4:

@@ -105,7 +105,7 @@ def test_api_key_is_sent_and_a_refusal_is_no_measurement(fake, prompt_file):
 def test_foreign_traffic_is_counted(fake, prompt_file):
     url = fake()
 
-    def meddle(done, total, _):
+    def meddle(done, total, dummy):
         if done == 3:
             assert control.generates(url, "fake", None) is None
 

@@ -33,7 +33,7 @@ def test_intervals_cover_the_true_mean_and_median_about_as_often_as_promised():
     truth = {"mean_x": 1.0, "median_x": np.log(2)}
     rounds = 60
     for seed in range(rounds):
-        groups = [[rng.expovariate(1.0)] for _ in range(60)]
+        groups = [[rng.expovariate(1.0)] for dummy in range(60)]
         ci = stats.intervals(groups, "x", seed, scale=1.0)
         for name in covered:
             covered[name] += ci[name][0] <= truth[name] <= ci[name][1]

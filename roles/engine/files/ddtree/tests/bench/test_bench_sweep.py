@@ -19,7 +19,7 @@ FAKE = str(Path(__file__).with_name("fake_server.py"))
 def plan_for(port, prompt_file, keys=("none", "dflash", "ddtree-16"), **changes):
     configurations = []
     for key in keys:
-        algorithm, _, budget = key.partition("-")
+        algorithm, dummy, budget = key.partition("-")
         argv = [sys.executable, FAKE, "--port", str(port), "--algorithm", algorithm, "--step", "0.001"]
         argv += ["--budget", budget] if budget else []
         configurations.append({"key": key, "algorithm": algorithm, "budget": int(budget or 0) or None, "argv": argv})

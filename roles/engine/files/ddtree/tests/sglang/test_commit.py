@@ -137,7 +137,7 @@ def test_graphs_get_a_workspace_of_their_own() -> None:
         weight=object(), _proj_workspace=1, _k_workspace=2, _v_workspace=3, _workspace_capacity=9
     )
     used = []
-    worker._append_target_hidden_to_draft_kv_by_loc = lambda **_: used.append(worker._fused_kv_helper)
+    worker._append_target_hidden_to_draft_kv_by_loc = lambda **dummy: used.append(worker._fused_kv_helper)
     draft = make_draft(1, torch.Generator().manual_seed(4))
     original = worker._fused_kv_helper
     hook = CapturedCommit(worker, lambda _runner: draft)

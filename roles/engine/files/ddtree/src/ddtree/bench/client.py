@@ -168,7 +168,7 @@ class RawClient:
                 writer.close()
 
     async def close(self) -> None:
-        for _, writer in self._idle:
+        for dummy, writer in self._idle:
             writer.close()
         self._idle.clear()
 

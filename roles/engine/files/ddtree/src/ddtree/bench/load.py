@@ -25,7 +25,7 @@ def poisson_offsets(count: int, rate: float, seed: int) -> list[float]:
         raise ValueError(f"the request rate must be above 0, is {rate}")
     rng = random.Random(seed)
     offsets, now = [], 0.0
-    for _ in range(count):
+    for dummy in range(count):
         offsets.append(now)
         now += rng.expovariate(rate)
     return offsets
@@ -58,7 +58,7 @@ async def closed_loop(
             if progress:
                 progress(len(outcomes), len(prompts), outcome)
 
-    await asyncio.gather(*(user() for _ in range(min(concurrency, len(prompts)))))
+    await asyncio.gather(*(user() for dummy in range(min(concurrency, len(prompts)))))
     return outcomes, time.perf_counter() - begin
 
 

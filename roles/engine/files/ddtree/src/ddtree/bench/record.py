@@ -32,7 +32,7 @@ def token_gaps(outcome: Outcome) -> list[float]:
         return []
     counts: list[int] = []
     known = outcome.first_event_tokens
-    for _, so_far in outcome.events:
+    for dummy, so_far in outcome.events:
         if so_far is None or known is None:
             break
         counts.append(max(1, so_far - known))
@@ -41,7 +41,7 @@ def token_gaps(outcome: Outcome) -> list[float]:
         later = max(len(outcome.events), outcome.output_tokens - 1)
         share, extra = divmod(later, len(outcome.events))
         counts = [share + (i < extra) for i in range(len(outcome.events))]
-    return [gap / count for (gap, _), count in zip(outcome.events, counts) for _ in range(count)]
+    return [gap / count for (gap, dummy), count in zip(outcome.events, counts) for dummy in range(count)]
 
 
 def _peaks(good: Sequence[Outcome]) -> tuple[float, int]:
@@ -57,7 +57,7 @@ def _peaks(good: Sequence[Outcome]) -> tuple[float, int]:
             seconds[int(now)] += 1
         marks += [(o.start, 1), (o.start + o.latency, -1)]
     level = peak = 0
-    for _, step in sorted(marks):
+    for dummy, step in sorted(marks):
         level += step
         peak = max(peak, level)
     return float(max(seconds.values())), peak

@@ -241,7 +241,7 @@ def _prepare_verify_kernel(
         cell = mask_ptr + base + lane[:, None].to(tl.int64) * (prefix + N) + prefix + lane[None, :]
         ancestor = lane
         visible = (lane[None, :] == lane[:, None]) | (lane[None, :] == 0)
-        for _ in range(MAX_DEPTH):
+        for dummy in range(MAX_DEPTH):
             ancestor = tl.load(parent_ptr + req * N + ancestor, mask=keep & (ancestor > 0), other=0)
             visible = visible | (lane[None, :] == ancestor[:, None])
         tl.store(cell, visible.to(tl.uint8), mask=keep[:, None] & keep[None, :])

@@ -24,10 +24,10 @@ def time_tree_build(sampler: DDTreeDraftSampler, bs: int = 1, repeats: int = 20)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(10):
+        for dummy in range(10):
             sampler.build(bonus)
     times = []
-    for _ in range(repeats):
+    for dummy in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         graph.replay()

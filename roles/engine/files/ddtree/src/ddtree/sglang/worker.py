@@ -378,7 +378,7 @@ class DDTreeWorker(DFlashWorkerV2):
         elif draft_input.reserved_seq_lens_cpu is not None:
             batch.seq_lens_cpu = draft_input.reserved_seq_lens_cpu
             batch.seq_lens_sum = int(draft_input.reserved_seq_lens_sum)
-        forward_batch, _ = verify_input.prepare_for_verify(batch, self.target_worker)
+        forward_batch, dummy = verify_input.prepare_for_verify(batch, self.target_worker)
         batch.seq_lens_cpu, batch.seq_lens_sum = backup
         target_out = self.target_worker.forward_batch_generation(
             batch=None, forward_batch=forward_batch, is_verify=True, skip_attn_backend_init=True
