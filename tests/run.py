@@ -17,9 +17,9 @@ import shutil
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 # ansible-test refuses a linked collection, and Molecule must not test an installed copy: both run in this copy of the tree.

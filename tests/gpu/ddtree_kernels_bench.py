@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from ddtree.sglang import kernels
@@ -16,14 +17,16 @@ from ddtree.tree import build_tree
 DEPTH, K, BLOCK = 15, 16, 16
 
 
-def microseconds(function: Callable[[], None], inner: int = 20, repeats: int = 50) -> float:
-    """Median GPU time of one call."""
-    function()
+def microseconds(*functions: Callable[[], object], inner: int = 20, repeats: int = 50) -> float:
+    """Median GPU time of one call of each function, in order."""
+    for function in functions:
+        function()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for dummy in range(inner):
-            function()
+            for function in functions:
+                function()
     times = []
     for dummy in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -55,11 +58,10 @@ def main(out: str) -> None:
                 "lse": torch.empty(n, device=device),
             }
 
-            def topk(logits=logits, part=part, merged=merged, n=n, splits=splits) -> None:
-                kernels.topk_partial(logits, index_start=0, k=K, **part)
-                kernels.topk_merge(**part, rows=n, splits=splits, k=K, split_major=False, normalise=True, **merged)
-
-            times[f"topk16/vocab{vocab}/batch{bs}"] = microseconds(topk)
+            partial_pass = partial(kernels.topk_partial, logits, index_start=0, k=K, **part)
+            how = {"rows": n, "splits": splits, "k": K, "split_major": False, "normalise": True}
+            merge_pass = partial(kernels.topk_merge, **part, **how, **merged)
+            times[f"topk16/vocab{vocab}/batch{bs}"] = microseconds(partial_pass, merge_pass)
             times[f"torch.topk+logsumexp/vocab{vocab}/batch{bs}"] = microseconds(
                 lambda logits=logits: (logits.float().topk(K), logits.float().logsumexp(-1))
             )
@@ -74,9 +76,7 @@ def main(out: str) -> None:
                 "next_sibling": torch.empty(bs, rows, device=device, dtype=torch.int64),
             }
 
-            def build(tree=tree, merged=merged, bonus=bonus) -> None:
-                kernels.build_tree(merged["logprob"], merged["ids"], bonus, force_spine=False, **tree)
-
+            build = partial(kernels.build_tree, merged["logprob"], merged["ids"], bonus, force_spine=False, **tree)
             times[f"build/budget{budget}/batch{bs}"] = microseconds(build)
             expected = build_tree(bonus, merged["logprob"], merged["ids"].long(), budget)
             report["equal_to_reference"][f"budget{budget}/batch{bs}"] = bool(
@@ -90,39 +90,39 @@ def main(out: str) -> None:
             mask = torch.zeros(bs * rows * (1000 + rows), device=device, dtype=torch.uint8)
             pool = torch.arange(bs, device=device)
 
-            def prepare(tree=tree, seq_lens=seq_lens, pool=pool, table=table, tensors=tensors, mask=mask) -> None:
-                kernels.prepare_verify(
-                    tree["parent"],
-                    tree["depth"],
-                    seq_lens,
-                    pool,
-                    table,
-                    max_depth=DEPTH,
-                    positions=tensors.positions,
-                    cache_loc=tensors.cache_loc,
-                    mask=mask,
-                )
-
+            prepare = partial(
+                kernels.prepare_verify,
+                tree["parent"],
+                tree["depth"],
+                seq_lens,
+                pool,
+                table,
+                max_depth=DEPTH,
+                positions=tensors.positions,
+                cache_loc=tensors.cache_loc,
+                mask=mask,
+            )
             times[f"prepare/budget{budget}/batch{bs}"] = microseconds(prepare)
             predict = tree["token"].roll(-1, 1).contiguous()
 
-            def accept(tree=tree, predict=predict, tensors=tensors, seq_lens=seq_lens) -> None:
-                kernels.accept(
-                    tree["token"],
-                    tree["parent"],
-                    predict,
-                    tensors.cache_loc,
-                    seq_lens,
-                    accept_index=tensors.accept_index,
-                    out_token=tensors.out_token,
-                    src_loc=tensors.src_loc,
-                    tgt_loc=tensors.tgt_loc,
-                    hidden_index=tensors.hidden_index,
-                    accept_lens=tensors.accept_lens,
-                    bonus=tensors.bonus,
-                    new_seq_lens=tensors.new_seq_lens,
-                )
-
+            accept = partial(
+                kernels.accept,
+                tree["token"],
+                tree["parent"],
+                predict,
+                tensors.cache_loc,
+                seq_lens,
+                accept_index=tensors.accept_index,
+                out_token=tensors.out_token,
+                src_loc=tensors.src_loc,
+                tgt_loc=tensors.tgt_loc,
+                hidden_index=tensors.hidden_index,
+                commit_loc=tensors.commit_loc,
+                commit_positions=tensors.commit_positions,
+                accept_lens=tensors.accept_lens,
+                bonus=tensors.bonus,
+                new_seq_lens=tensors.new_seq_lens,
+            )
             times[f"walk/budget{budget}/batch{bs}"] = microseconds(accept)
     with open(out, "w", encoding="utf-8") as file:
         json.dump(report, file, indent=1)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,12 @@ from ddtree.drafter import Drafter
 from ddtree.generate import Generator, Sequence
 from ddtree.sampling import SamplingParams
 from ddtree.target import Target
+
+
+def recorded(draft: Callable[[torch.Tensor], Any], trees: list[Any], roots: torch.Tensor) -> Any:
+    """Draft, and keep the tree."""
+    trees.append(draft(roots))
+    return trees[-1]
 
 
 def main(pair: str, spec_path: str, out_path: str) -> None:
@@ -35,13 +43,7 @@ def main(pair: str, spec_path: str, out_path: str) -> None:
             text = torch.tensor(tokens)
             generator = Generator(target, drafter, "ddtree", budget=spec["budget"])
             trees: list[Any] = []
-            draft = generator._draft
-
-            def recorded(roots: torch.Tensor, draft: Any = draft, trees: list[Any] = trees) -> Any:
-                trees.append(draft(roots))
-                return trees[-1]
-
-            generator._draft = recorded
+            generator._draft = partial(recorded, generator._draft, trees)
             sequence = Sequence(prompt, SamplingParams(temperature=0.0, max_new_tokens=len(tokens)))
             prefill = generator.prefill([sequence])
             while not prefill.step():

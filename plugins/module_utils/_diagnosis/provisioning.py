@@ -51,6 +51,9 @@ def _lock_cause(match: re.Match, text: str, ctx: Context) -> str:
 def holder_of(text: str) -> dict[str, Any]:
     """Name and pid of the process that holds a package lock."""
     found = re.search(r"(?:held by|locked by another) process (?:with pid )?(\d+)(?:\s*\(([^)]+)\))?", text)
+    # apt in any language: the lock's path, and later in the sentence the number with the name in brackets.
+    found = found or re.search(r"/var/\S*lock[^\n]*?(?<![\d.(])(\d+)\s*[(\uff08]([^()\uff08\uff09\s]+)[)\uff09]", text)
+    found = found or re.search(r"locked by the application with pid (\d+) \((?:\S*/)?([^)/]+)\)", text)
     found = found or re.search(r"(?:process with|with) (?:pid|PID):? ?(\d+)()", text)
     if not found:
         return {}
@@ -60,7 +63,8 @@ def holder_of(text: str) -> dict[str, Any]:
 def _held_cause(match: re.Match, text: str, ctx: Context) -> str | None:
     if re.search(
         r"No package matching|Unable to locate package|has no installation candidate|was not found|No match for argument|[Uu]nable to find a match"
-        r"|no package .* available|No package \S+ available|but it is not installable|nothing provides|no longer has a Release|404 +Not Found",
+        r"|no package .* available|No package \S+ available|but it is not installable|nothing provides|(?:no longer has|does not have) a Release|404 +Not Found|Status code: 404"
+        r"|but is referred to by another package|Failed to download metadata|Cannot find a valid baseurl|Unable to fetch some archives",
         text,
     ):
         return "package_unavailable"
@@ -95,12 +99,14 @@ ROWS: tuple[Row, ...] = (
         r"E: [^\n]*(?:/var/lib/dpkg/lock|/var/lib/apt/lists/lock|/var/cache/apt/archives/lock)",
         r"Failed to lock apt for exclusive operation|Could not (?:lock|open lock) ?(?:file)?",
         r"Another app is currently holding the (?:yum|dnf) lock|[Ww]aiting for process with pid \d+ to finish",
-        r"Failed to obtain the transaction lock|can't create transaction lock|[Yy]um lockfile is held by another process|lockfile is held",
+        r"[Ff]ailed to obtain (?:the |rpm )*transaction lock|can't create transaction lock|[Yy]um lockfile is held by another process|lockfile is held",
+        r"System management is locked by the application",
     ),
     _row(
         "venv_unavailable",
         _venv_cause,
-        r"externally-managed-environment|environment is externally managed",
+        r"externally-managed-environment|(?:environment|interpreter at \S+) is externally managed",
+        r"No virtual environment found|Virtual environments? not found|Failed to (?:create|inspect) (?:virtual ?environment|Python interpreter)",
         r"ensurepip is not available|No module named '?ensurepip|'ensurepip'[^\n]*returned non-zero",
         r"virtual environment was not created successfully|No module named '?venv\b|Failed to find required executable \"?'?virtualenv",
         r"/bin/python[\d.]*: No module named pip\b|[Uu]nable to find any of pip\S* to use|Failed to import the required Python library \(setuptools\)",
@@ -116,6 +122,7 @@ ROWS: tuple[Row, ...] = (
         "check_mode_missing_unit",
         None,
         r"Could not find the requested service \"?'?(?P<service>[\w@.-]+?)\"?'?(?::|\s|$)",
+        r"Service is in unknown state",
         r"Unit (?:file )?(?P<service2>[\w@.-]+?)(?:\.service)? (?:could not be found|does not exist|not found)",
         when=_in_check_mode,
     ),
@@ -123,11 +130,6 @@ ROWS: tuple[Row, ...] = (
         "reboot_required",
         "local_connection",
         r"reboot with local connection would reboot the control node",
-    ),
-    _row(
-        "reboot_required",
-        None,
-        r"[Ss]ystem restart required|reboot-required\b|[Rr]eboot is required|requires a reboot|[Rr]eboot should|must be rebooted|[Pp]lease reboot",
     ),
     _row(
         "apt_held_broken",
@@ -140,6 +142,16 @@ ROWS: tuple[Row, ...] = (
         r"-y was used without --allow-(?:downgrades|change-held-packages)|[Hh]eld packages were changed",
         r"package (?P<package7>\S+) conflicts with|cannot install (?:both|the best)|nothing provides \S+|problem with installed package",
         r"Failed to install some of the specified packages|filtered out by (?:modular|exclude) filtering|Depsolve Error",
+        r"not possible to switch enabled streams|conflicting requests|dpkg was interrupted, you must manually run",
+        r"E: Failed to fetch \S+|Unable to fetch some archives|(?:no longer has|does not have) a Release file",
+        r"Failed to download metadata for repo|Cannot find a valid baseurl|Status code: 404 for \S+|is not available, but is referred to",
+    ),
+    # Last: package managers say so beside whatever else they report.
+    _row(
+        "reboot_required",
+        None,
+        r"[Ss]ystem restart required|reboot-required\b|[Rr]eboot is required|requires a reboot|[Rr]eboot should|must be rebooted|[Pp]lease reboot",
+        r"[Mm]ismatching nvidia kernel module loaded|should consider rebooting|[Pp]ending kernel upgrade|not the expected kernel version",
     ),
 )
 
@@ -211,7 +223,8 @@ def _upgrade(ctx: Context) -> Iterator[Finding]:
 def _package_versions(text: str) -> dict[str, str]:
     result = {}
     for line in text.splitlines():
-        found = re.match(r"^\s*(?:[a-z]{2}\s+)?(\S*nvidia\S*?)(?:-|\s+)((?:\d+:)?\d\S*)", line)
+        found = re.match(r"^\s*(?:[a-z]{2}\s+)?(\S*nvidia\S*)\s+((?:\d+:)?\d\S*)", line)
+        found = found or re.match(r"^\s*(\S*nvidia\S*?)-((?:\d+:)?\d\S*)", line)
         version = of_package(found.group(2)) if found else None
         if found and version:
             result[found.group(1).split(":")[0]] = version

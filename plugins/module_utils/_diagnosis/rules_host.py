@@ -99,6 +99,12 @@ def smi_lost(ctx: Context) -> Finding | None:
     return None
 
 
+# NVML error 18 by nvidia-smi, the container tools, the Python, Go and Rust bindings.
+_MISMATCH_WORDS = re.compile(
+    r"^.*(?:[Dd]river/library version mismatch|LIB_RM_VERSION|LibRmVersionMismatch|NVML/RM version mismatch).*$", re.M
+)
+
+
 def mismatch(ctx: Context) -> Finding | None:
     """User space and loaded module differ, by whichever source says so."""
     facts = ctx.driver
@@ -107,9 +113,8 @@ def mismatch(ctx: Context) -> Finding | None:
     said = None
     for name in ("nvidia_smi", "nvml_error", "unit_journal", "command_output", "journal", "ansible_output"):
         found = re.search(
-            r"^.*(?:[Dd]river/library version mismatch|NVML_ERROR_LIB_RM_VERSION_MISMATCH|ERROR_LIB_RM_VERSION).*$",
+            _MISMATCH_WORDS,
             ctx.text(name),
-            re.M,
         )
         if found:
             said = found.group(0)
@@ -176,12 +181,27 @@ def _two_sources(packages: driver_facts.Packages, user: str | None) -> bool:
     return bool(user and packages.user_space and user not in packages.user_space.values())
 
 
+# Two packages ship one file: dpkg names the archive on the line before, rpm both packages on one line.
+_CONFLICTS = (
+    re.compile(r"^.*error processing archive [^\n]*\n[^\n]*trying to overwrite '[^']*'.*$|^.*trying to overwrite '[^']*'.*$", re.M),
+    re.compile(r"^.*\bfile /\S+ (?:from install of|conflicts between attempted installs of) .*$", re.M),
+)
+
+
+def _file_conflict(output: str) -> re.Match | None:
+    for pattern in _CONFLICTS:
+        for found in pattern.finditer(output):
+            if re.search(r"nvidia|libcuda|cuda-drivers", found.group(0)):
+                return found
+    return None
+
+
 def packages_mixed(ctx: Context) -> Finding | None:
     """dpkg refuses, or holds two branches or flavours half configured."""
     facts = ctx.driver
     packages: driver_facts.Packages = facts["_packages"]
-    output = "\n".join(ctx.text(name) for name in ("apt_output", "command_output", "ansible_output"))
-    overwrite = re.search(r"^.*trying to overwrite '[^']*nvidia[^']*'.*$", output, re.M)
+    output = "\n".join(ctx.text(name) for name in ("apt_output", "command_output", "ansible_output")).replace("\\n", "\n")
+    overwrite = _file_conflict(output)
     flavours = packages.flavours
     servers = {flavour.split("-")[0] for flavour in flavours if flavour.endswith("-server")}
     both_flavours = bool(servers & flavours)
@@ -189,14 +209,15 @@ def packages_mixed(ctx: Context) -> Finding | None:
         overwrite or packages.half or (both_flavours and len(packages.branches) == 1) or len(packages.branches) > 1
     ):
         return None
-    branch = len(packages.branches) > 1
+    owners = {found.split(".")[0] for found in re.findall(VERSION, overwrite.group(0))} if overwrite else set()
+    branch = len(packages.branches) > 1 or len(owners) > 1
     cause = "branch" if branch else "flavour" if both_flavours or overwrite or len(flavours) > 1 else None
     if not overwrite and not branch and not both_flavours and not re.search(r"nvidia", " ".join(packages.half)):
         return None
-    lines = [overwrite.group(0)] if overwrite else []
+    lines = [overwrite.group(0).split("\n")[-1].strip()] if overwrite else []
     if packages.half:
         lines.append(f"half configured: {', '.join(packages.half)}")
-    if branch:
+    if len(packages.branches) > 1:
         lines.append(f"branches installed: {', '.join(packages.branches)}")
     if len(flavours) > 1:
         lines.append(f"flavours installed: {', '.join(sorted(flavours))}")
@@ -232,12 +253,18 @@ _NO_MODULE: tuple[tuple[str, tuple[str, ...]], ...] = (
         "not_built",
         (
             "module nvidia not found in directory",
+            "bad return status for module build",
+            "kernel headers for kernel",
             "nvidia: version magic",
             "nvidia: disagrees about version",
             "invalid module format",
         ),
     ),
 )
+
+
+# These words may be about a module of someone else.
+_OF_ANY_MODULE = frozenset({"invalid module format", "bad return status for module build", "kernel headers for kernel"})
 
 
 def module_missing(ctx: Context) -> Finding | None:
@@ -259,7 +286,7 @@ def module_missing(ctx: Context) -> Finding | None:
         for name, text in haystack.items():
             low = text.lower()
             for hint in hints:
-                if hint in low and (hint != "invalid module format" or "nvidia" in low):
+                if hint in low and (hint not in _OF_ANY_MODULE or "nvidia" in low):
                     at = low.find(hint)
                     line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
                     if cause == "dkms_tree_broken" and "nvidia" not in text.lower():
@@ -407,6 +434,12 @@ def _missing_library(ctx: Context) -> tuple[str, str] | None:
     return None
 
 
+# What the container tools cannot do; a wrong or unloaded driver and an unmet CUDA level are told apart elsewhere.
+_REFUSED = re.compile(
+    r"(?:mount|container|device|ldcache|detection|initialization) error: (?!.*(?:version mismatch|[Dd]river not loaded))"
+)
+
+
 def container(ctx: Context) -> Finding | None:
     """The container lost its GPU, or its mounts name files of another driver."""
     inside = ctx.text("container_nvidia_smi")
@@ -437,15 +470,37 @@ def container(ctx: Context) -> Finding | None:
         cause = "device_cgroup_revoked" if re.search(r"Operation not permitted|No devices were found", inside) else None
         return _host("container_gpu_unavailable", cause, (inside.strip().splitlines()[0],), order=0)
     missing = None
-    hints = ["unresolvable cdi devices", "could not select device driver", "failed to inject cdi devices"]
+    hints = [
+        "unresolvable cdi devices",
+        "could not select device driver",
+        "failed to inject cdi devices",
+        "failed to stat cdi host device",
+        "setting up cdi devices",
+        "nvidia-container-cli: ",
+        "nvidia-container-runtime",
+    ]
     if ctx.container:
         hints += ["found no nvidia driver", "no cuda gpus are available", "no cuda-capable device"]
     for channel in ("unit_journal", "command_output", "journal"):
         for hint in hints:
-            missing = missing or next(ctx.logs[channel].lines_with(hint, ctx.starts[channel]), None)
+            missing = missing or next(
+                (
+                    line
+                    for line in ctx.logs[channel].lines_with(hint, ctx.starts[channel])
+                    if not hint.startswith("nvidia-container") or _REFUSED.search(line.text)
+                ),
+                None,
+            )
     if missing:
         return _host("container_gpu_unavailable", None, (missing.text,), order=0)
     return None
+
+
+# Kernels before 5 announce the kill in one line and report it in the next.
+_VICTIM = re.compile(
+    r"(?:(Memory cgroup out of memory|Out of memory[^:]*): )?Kill(?:ed)? process (\d+)(?:, UID \d+,)? \(([^)]*)\)"
+)
+_CONTAINER_SCOPE = re.compile(r"docker|libpod|cri-|containerd|kubepods|crio|nerdctl|machine\.slice")
 
 
 def oom(ctx: Context) -> Finding | None:
@@ -460,19 +515,21 @@ def oom(ctx: Context) -> Finding | None:
     )
     own = bool(said or result)
     best: tuple[str, dict[str, object], str | None] | None = None
-    for line in _kernel_lines(ctx, "killed process"):
-        found = re.search(
-            r"(Memory cgroup out of memory|Out of memory[^:]*): Killed process (\d+) \(([^)]*)\)", line.text
-        )
+    for line in (*_kernel_lines(ctx, "killed process"), *_kernel_lines(ctx, "out of memory: kill process")):
+        found = _VICTIM.search(line.text)
         if not found:
             continue
         log = ctx.logs[line.channel]
         near = log.text[max(0, line.position - 3000) : line.position + len(line.text)]
-        group = re.search(rf"task_memcg=(\S*?),task=[^,]*,pid={found.group(2)}\b", near)
+        group = re.search(rf"task_memcg=(\S*?),task=[^,]*,pid={found.group(2)}\b", near) or re.search(
+            r"Task in (\S+) killed as a result of limit of", near
+        )
         if not own and not _ours(ctx, unit, group.group(1) if group else "", found.group(2), found.group(3)):
             continue
         rss = re.search(r"anon-rss:(\d+)kB", line.text)
-        memcg = "cgroup" in found.group(1) or bool(re.search(r"constraint=CONSTRAINT_MEMCG", near))
+        memcg = "cgroup" in (found.group(1) or "") or bool(
+            re.search(r"constraint=CONSTRAINT_MEMCG|killed as a result of limit of", near)
+        )
         parsed: dict[str, object] = {"victim": found.group(3), "pid": int(found.group(2))}
         if rss:
             parsed["anon_rss_kb"] = int(rss.group(1))
@@ -496,15 +553,20 @@ def oom(ctx: Context) -> Finding | None:
 
 def _ours(ctx: Context, unit: str, group: str, pid: str, name: str) -> bool:
     """Whether an OOM victim is a process of this unit, as far as cgroup, pid and name tell."""
+    engine = re.search(r"sglang|vllm|python|pt_main|ray::|ddtree", name, re.I) is not None
     if unit and group:
-        return unit in group
+        # A unit that starts a container: the runtime puts its processes into a scope of its own.
+        runs_container = _CONTAINER_SCOPE.search(ctx.unit.get("ExecStart", "")) or re.search(
+            r"\b(?:docker|podman|nerdctl)(?:\[\d+\])?: ", ctx.logs["unit_journal"].text[-20000:]
+        )
+        return unit in group or bool(engine and runs_container and _CONTAINER_SCOPE.search(group))
     journal = ctx.logs["unit_journal"]
     if journal and re.search(rf"\[{pid}\]|\bpid[ =:]+{pid}\b", journal.text):
         return True
     if group and re.search(r"/[\w@-]+\.service", group) and journal:
         service = re.findall(r"/([\w@.-]+)\.service", group)[-1]
         return service in journal.text or re.search(r"sglang|vllm|dflash|ddtree", service) is not None
-    return re.search(r"sglang|vllm|python|pt_main|ray::|ddtree", name, re.I) is not None
+    return engine
 
 
 RULES: tuple[Callable[[Context], Finding | None], ...] = (

@@ -47,7 +47,7 @@ _ECHO = re.compile(
     r"|[Cc]apture (?:\w+ )*cuda graph failed|scheduler is dead|ncclRemoteError|remote process exited|Worker failed with error"
 )
 _EXCEPTION = re.compile(
-    r"(?:^|[\s\]:>|])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)|Exception)(?::\s+(\S.*)|\s*:?\s*$)"
+    r"(?:^|[\s\]:>|\"])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)|Exception)(?::\s+(\S.*)|\s*:?\s*$)"
 )
 _MARKER_HINTS = (
     "received sigquit",
@@ -111,6 +111,9 @@ def spawn(ctx: Context) -> Finding | None:
             break
     interpreter = next((line for _number, line in _anywhere(ctx, "bad interpreter")), None)
     if status is None and step is None:
+        missing = next((line for _number, line in _anywhere(ctx, "failed to load environment files")), None)
+        if missing is not None:
+            return _found("exec_missing", "environment", "spawn", missing)
         if interpreter is None:
             return None
         return _found("exec_missing", "interpreter", "spawn", interpreter, **_path_of(interpreter.text))
@@ -275,19 +278,22 @@ def _crash(ctx: Context, channel: str, number: int) -> Iterator[Finding]:
         "exit code",
         "exitcode",
         "exit_code",
+        "failed core proc",
         "died with <signals",
         "terminated with signal",
         "terminated by signal",
     ):
         for line in _lines(ctx, hint, channel):
             found = re.search(
-                r"[Ee]xit[ _]?code['\"]?(?:[:= ]|is|of)+\(?(-\d+)|<Signals\.SIG(\w+)|(?:with|by) signal (?:SIG)?(\w+)",
+                r"[Ee]xit[ _]?code['\"]?(?:[:= ]|is|of)+\(?(-\d+)|<Signals\.SIG(\w+)|(?:with|by) signal (?:SIG)?(\w+)"
+                r"|core proc\(s\): \{[^}]*: (-\d+)",
                 line.text,
             )
             if not found:
                 continue
-            if found.group(1):
-                name = service_facts.signal_name(-int(found.group(1)))
+            code = found.group(1) or found.group(4)
+            if code:
+                name = service_facts.signal_name(-int(code))
             else:
                 name = found.group(2) or found.group(3)
                 name = service_facts.signal_name(int(name)) if name.isdigit() else name
@@ -367,12 +373,14 @@ def start_timeout(ctx: Context) -> Finding | None:
         (
             line
             for _n, line in _anywhere(ctx, "timed out")
-            if re.search(r"start(?:-\w+)? operation timed out|State 'start[\w-]*' timed out", line.text)
+            if re.search(r"[Ss]tart(?:-\w+)? operation timed out|State 'start[\w-]*' timed out", line.text)
         ),
         None,
     )
     stopping = any(True for _n, line in _anywhere(ctx, "state 'stop") if "timed out" in line.text)
-    if where is None and (ctx.unit.get("Result") != "timeout" or stopping or ctx.stopped):
+    # RuntimeMaxSec= ends in the same result.
+    limited = any(True for _n, _line in _anywhere(ctx, "reached runtime time limit"))
+    if where is None and (ctx.unit.get("Result") != "timeout" or stopping or limited or ctx.stopped):
         return None
     parsed = {}
     span = service_facts.seconds(ctx.unit.get("TimeoutStartUSec", ""))

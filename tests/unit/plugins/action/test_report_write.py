@@ -21,12 +21,12 @@ def write(tmp_path, monkeypatch):
     """Write a report; each call is a minute later than the one before."""
     clock = iter(range(0, 3600, 60))
 
-    def call(hosts=HOSTS, check_mode=False, diff=False, **more):
+    def call(hosts=None, check_mode=False, diff=False, **more):
         monkeypatch.setattr(report_write.time, "gmtime", lambda: time_of(next(clock)))
         action = report_write.ActionModule.__new__(report_write.ActionModule)
         action._task = SimpleNamespace(check_mode=check_mode, diff=diff)
         given = {"kind": "deploy", "title": "", "extra": {}, "volatile": [], "files": {}}
-        return action._write({**given, "hosts": hosts, "dir": str(tmp_path), **more})
+        return action._write({**given, "hosts": HOSTS if hosts is None else hosts, "dir": str(tmp_path), **more})
 
     return call
 

@@ -76,8 +76,8 @@ def url(monkeypatch):
     server.server_close()
 
 
-def run(monkeypatch, capsys, host=UP, channels=None, **arguments):
-    monkeypatch.setattr(FakeHost, "state", host)
+def run(monkeypatch, capsys, host=None, channels=None, **arguments):
+    monkeypatch.setattr(FakeHost, "state", host or UP)
     monkeypatch.setattr(server_ready, "Host", FakeHost)
     monkeypatch.setattr(server_ready, "collect", lambda host, api_key: channels or {})
     with patch_module_args({"unit": "x.service", **arguments}), pytest.raises(SystemExit) as ended:

@@ -38,9 +38,9 @@ def test_counts(value, counts):
 def test_bars_are_in_proportion_and_name_their_numbers():
     root = parsed(charts.histogram_svg([1, 3], 1.75))
     bars = root.findall(f"{NS}rect")
-    heights = [float(bar.get("height")) for bar in bars]
+    heights = [float(column.get("height")) for column in bars]
     assert heights[1] == pytest.approx(3 * heights[0], rel=0.01)
-    assert [bar.find(f"{NS}title").text for bar in bars] == [
+    assert [column.find(f"{NS}title").text for column in bars] == [
         "1 tokens: 1 of 4 rounds (25.0 %)",
         "2 tokens: 3 of 4 rounds (75.0 %)",
     ]
@@ -56,9 +56,9 @@ def test_mean_is_worked_out_where_none_is_given():
 def test_everything_stays_inside_the_picture():
     root = parsed(charts.histogram_svg([100] + [0] * 14 + [1], 15.9))
     _x, _y, width, height = (float(part) for part in root.get("viewBox").split())
-    for bar in root.findall(f"{NS}rect"):
-        assert float(bar.get("x")) >= 0 and float(bar.get("x")) + float(bar.get("width")) <= width
-        assert float(bar.get("y")) >= 0 and float(bar.get("y")) + float(bar.get("height")) <= height
+    for column in root.findall(f"{NS}rect"):
+        assert float(column.get("x")) >= 0 and float(column.get("x")) + float(column.get("width")) <= width
+        assert float(column.get("y")) >= 0 and float(column.get("y")) + float(column.get("height")) <= height
 
 
 def test_long_histograms_label_fewer_bars():

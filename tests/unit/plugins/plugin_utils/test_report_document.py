@@ -18,8 +18,8 @@ EARLY, LATE = "2026-11-30T14:09:36Z", "2026-11-30T15:00:00Z"
 HOSTS = {"a": {"state": "serving", "instances": [{"name": "n", "tokens_per_second": 40.0}]}}
 
 
-def build(hosts=HOSTS, now=EARLY, **options):
-    return build_document(hosts, kind="deploy", now=now, **options)
+def build(hosts=None, now=EARLY, **options):
+    return build_document(HOSTS if hosts is None else hosts, kind="deploy", now=now, **options)
 
 
 def test_document_has_the_keys_of_every_report():
@@ -79,7 +79,7 @@ class Wrapped(str):
 def test_plain_unwraps_types_and_drops_what_json_lacks():
     value = plain({Wrapped("k"): (Wrapped("v"), True, None, float("nan"), b"x", {2, 1}), 3: 1.5})
     assert value == {"k": ["v", True, None, None, "x", [1, 2]], "3": 1.5}
-    assert type(value["k"][0]) is str
+    assert not isinstance(value["k"][0], Wrapped)
 
 
 def test_without_removes_keys_at_any_depth():

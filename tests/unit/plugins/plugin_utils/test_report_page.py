@@ -244,8 +244,8 @@ GPU = {
     ],
 )
 def test_a_bar_is_what_its_holders_use(changes, parts):
-    bar = views.gpu_bar({**GPU, **changes})
-    assert [(part["kind"], part["percent"]) for part in bar["parts"]] == parts
+    drawn = views.gpu_bar({**GPU, **changes})
+    assert [(part["kind"], part["percent"]) for part in drawn["parts"]] == parts
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ UP = {"LoadState": "loaded", "ActiveState": "active", "SubState": "running", "NR
 SETTINGS = readiness.Settings(timeout=600, stall_timeout=60, max_restarts=1)
 
 
-def observed(now, unit=UP, lines=(), health=None, generation=None, activity=None):
+def observed(now, unit=None, lines=(), health=None, generation=None, activity=None):
     return {
         "now": now,
-        "unit": unit,
+        "unit": UP if unit is None else unit,
         "lines": lines,
         "health": health,
         "generation": generation,

@@ -69,7 +69,7 @@ def test_running_it_changes_nothing(made) -> None:
     """Root may run a release by hand: everything is compiled already, so Python leaves nothing behind."""
     python = made.path / "venv" / "bin" / "python"
     shown = subprocess.run(
-        [python, "-c", "import tinyplugin; print(tinyplugin.__file__)"], capture_output=True, text=True
+        [python, "-c", "import tinyplugin; print(tinyplugin.__file__)"], capture_output=True, text=True, check=True
     )
     assert shown.stdout.startswith(str(made.path))
     assert build.inspect(made.path)["drift"] == []
@@ -94,7 +94,10 @@ def test_everything_is_compiled_where_wanted(tmp_path) -> None:
 def test_code_knows_its_final_place(made) -> None:
     program = "import tinyengine; print(tinyengine.main.__code__.co_filename)"
     python = made.path / "venv" / "bin" / "python"
-    assert str(made.path) + "/venv" in subprocess.run([python, "-c", program], capture_output=True, text=True).stdout
+    assert (
+        str(made.path) + "/venv"
+        in subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout
+    )
 
 
 def test_drift_is_named(copied, tmp_path) -> None:
@@ -128,7 +131,7 @@ def test_an_edit_is_found_though_size_and_time_are_as_before(copied, verify: str
     edited.write_text("DATA\n")
     os.utime(edited, ns=(times.st_atime_ns, times.st_mtime_ns))
     drift = build.inspect(copied.path, verify)["drift"]
-    assert [(entry["path"].split("/")[-1], entry["problem"]) for entry in drift] == [("data.txt", "changed")]
+    assert [(entry["path"].rsplit("/", 1)[-1], entry["problem"]) for entry in drift] == [("data.txt", "changed")]
 
 
 def test_quick_reads_what_was_only_touched(copied, monkeypatch) -> None:
@@ -232,7 +235,7 @@ def test_killed_and_run_again(made, tmp_path, when: str) -> None:
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     if when == "repair":
-        assert [entry["path"].split("/")[-1] for entry in build.inspect(spec.path)["drift"]] == ["data.txt"]
+        assert [entry["path"].rsplit("/", 1)[-1] for entry in build.inspect(spec.path)["drift"]] == ["data.txt"]
     else:
         assert not spec.path.exists()
     before = os.umask(0o077)

@@ -107,7 +107,7 @@ def directory(
     return path
 
 
-def draft_tensors(config: dict[str, t.Any] = DRAFTER) -> dict[str, t.Any]:
-    tensors = pair.expected_tensors(config)
+def draft_tensors(config: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    tensors = pair.expected_tensors(config or DRAFTER)
     assert tensors
     return dict(tensors)

@@ -56,10 +56,9 @@ def test_interval_covers_the_true_ratio_about_as_often_as_promised():
 def test_more_noise_and_fewer_degrees_of_freedom_widen_the_interval():
     data = rows(SPEEDS)
     one, two = at_one(data, "ddtree-16"), at_one(data, "none")
-    widths = [
-        (lambda i: i.high - i.low)(noise.compare(one, two, noise.Noise(sd, freedom), 0.95, 1))
-        for sd, freedom in ((0.01, 10), (0.05, 10), (0.05, 1))
-    ]
+    noises = [noise.Noise(sd, freedom) for sd, freedom in ((0.01, 10), (0.05, 10), (0.05, 1))]
+    intervals = [noise.compare(one, two, its, 0.95, 1) for its in noises]
+    widths = [interval.high - interval.low for interval in intervals]
     assert widths == sorted(widths)
 
 

@@ -28,12 +28,12 @@ OPTIONS = {
 }
 
 
-def configurations(algorithms=("none", "dflash", "ddtree"), budgets=(32, 16, 16), current=INSTANCE):
-    return plan.configurations(algorithms, budgets, current)
+def configurations(algorithms=("none", "dflash", "ddtree"), budgets=(32, 16, 16), current=None):
+    return plan.configurations(algorithms, budgets, current or INSTANCE)
 
 
-def build(instance=INSTANCE, chosen=None, drafter="/m/drafter", **changes):
-    return plan.build(instance, "/m/target", drafter, chosen or configurations(), **{**OPTIONS, **changes})
+def build(instance=None, chosen=None, drafter="/m/drafter", **changes):
+    return plan.build(instance or INSTANCE, "/m/target", drafter, chosen or configurations(), **{**OPTIONS, **changes})
 
 
 def test_the_current_configuration_is_always_measured_and_order_is_from_the_simplest():

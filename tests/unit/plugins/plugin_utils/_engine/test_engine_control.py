@@ -75,7 +75,11 @@ def test_pip_installs_the_wheel(project, tmp_path) -> None:
         "from importlib.metadata import *; print(*[e.load().__name__ for e in entry_points(group='console_scripts')])"
     )
     shown = subprocess.run(
-        [sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(target)}, capture_output=True, text=True
+        [sys.executable, "-S", "-c", program],
+        env={"PYTHONPATH": str(target)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert shown.stdout == "main\n"
 

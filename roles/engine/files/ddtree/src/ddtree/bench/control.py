@@ -104,16 +104,16 @@ class TransientUnit:
             raise StartFailed(f"{self._name}: {exc.stderr.strip()}\n{self.log_tail()}") from exc
 
     def alive(self) -> bool:
-        done = subprocess.run(["systemctl", "is-active", self._name], capture_output=True, text=True)
+        done = subprocess.run(["systemctl", "is-active", self._name], capture_output=True, text=True, check=False)
         return done.stdout.strip() in ("active", "activating", "deactivating")
 
     def stop(self) -> None:
         for verb in ("stop", "reset-failed"):
-            subprocess.run(["systemctl", verb, self._name], capture_output=True)
+            subprocess.run(["systemctl", verb, self._name], capture_output=True, check=False)
 
     def log_tail(self, lines: int = 20) -> str:
         command = ["journalctl", "-u", self._name, "-o", "cat", "-n", str(lines), f"--since=@{self._since:.0f}"]
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def generates(url: str, model: str, api_key: str | None, timeout: float = 30.0) -> str | None:

@@ -78,16 +78,13 @@ async def open_loop(
     `max_concurrency` caps what is in flight, as sglang's benchmark can; a request held back by it is
     sent as soon as one ends.
     """
-    gate = asyncio.Semaphore(max_concurrency) if max_concurrency else None
+    gate = asyncio.Semaphore(max_concurrency or max(1, len(prompts)))
     outcomes: list[Outcome] = []
     begin = time.perf_counter()
 
     async def one(prompt: Prompt, offset: float) -> None:
         await asyncio.sleep(max(0.0, begin + offset - time.perf_counter()))
-        if gate:
-            async with gate:
-                outcome = await ask(client, model, prompt, sampling, timeout)
-        else:
+        async with gate:
             outcome = await ask(client, model, prompt, sampling, timeout)
         outcomes.append(outcome)
         if progress:

@@ -88,8 +88,9 @@ def resolve(
     return DDTreeConfig(block_size, rows, width, force_spine, max_tree_batch)
 
 
-def options_from_environment(environ: Mapping[str, str] = os.environ) -> tuple[bool, int | None]:
+def options_from_environment(environ: Mapping[str, str] | None = None) -> tuple[bool, int | None]:
     """``(force_spine, max_tree_batch)`` as the command-line hook left them."""
+    environ = os.environ if environ is None else environ
     raw = environ.get(MAX_TREE_BATCH_ENV, "")
     return environ.get(FORCE_SPINE_ENV, "") == "1", int(raw) if raw else None
 

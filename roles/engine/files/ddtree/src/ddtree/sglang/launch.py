@@ -25,9 +25,9 @@ class LaunchError(ValueError):
     """Arguments or credentials that this launcher does not start a server with."""
 
 
-def read_api_key(environ: Mapping[str, str] = os.environ) -> str | None:
+def read_api_key(environ: Mapping[str, str] | None = None) -> str | None:
     """The key of the unit's credential, None if the unit has none. An empty or multi-line file is an error."""
-    directory = environ.get("CREDENTIALS_DIRECTORY")
+    directory = (os.environ if environ is None else environ).get("CREDENTIALS_DIRECTORY")
     path = Path(directory) / "api_key" if directory else None
     if path is None or not path.exists():
         return None

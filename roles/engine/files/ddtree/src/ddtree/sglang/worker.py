@@ -166,7 +166,7 @@ class DDTreeWorker(DFlashWorkerV2):
             num_org=int(lm_head.weight.shape[0] if shard is None else shard.num_org_elements),
             org_vocab_start=0 if shard is None else int(shard.org_vocab_start_index),
             config=self.config,
-            max_bs=max(max(graph_bs), int(self.model_runner.req_to_token_pool.size)),
+            max_bs=max(*graph_bs, int(self.model_runner.req_to_token_pool.size)),
             tp_group=tp_group if tp_group.world_size > 1 else None,
         )
 
