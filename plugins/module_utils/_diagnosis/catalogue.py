@@ -296,6 +296,7 @@ CODES: dict[str, Code] = {
             "permission": "Make the program executable for the service user, and its file system not noexec.",
             "workdir": "Create the working directory, or fix WorkingDirectory=.",
             "user": "Create the account or group, or order the unit after the directory service.",
+            "environment": "Create the file that EnvironmentFile= names, or mark it optional with a leading dash.",
         },
     ),
     "start_timeout": Code(

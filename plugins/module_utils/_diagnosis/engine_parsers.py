@@ -87,6 +87,11 @@ def named(match: re.Match, _line: Line | None = None, _ctx: Context | None = Non
     return result
 
 
+def nothing(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
+    """No values: the groups serve the choice of the cause."""
+    return {}
+
+
 def cuda_number(text: str) -> int | None:
     """The CUDA error number that a line gives, by number or by name."""
     found = _CUDA_NUMBER.search(text)
@@ -140,6 +145,9 @@ def architecture(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
         parsed["compute_capability"] = f"{own.group(1)}.{own.group(2)}"
     if found and "gpu_arch" not in parsed:
         parsed["gpu_arch"] = f"sm_{found.group(1)}"
+    current = re.search(r"Current capability: (\d+)(\d)\b", line.text)
+    if current:
+        parsed.setdefault("compute_capability", f"{current.group(1)}.{current.group(2)}")
     arch = re.match(r"sm_(\d+)(\d)[a-f]?$", parsed.get("gpu_arch", ""))
     if arch and not ctx.driver.get("compute_capability"):
         parsed.setdefault("compute_capability", f"{arch.group(1)}.{arch.group(2)}")
@@ -158,8 +166,9 @@ def symbol(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
     """The missing symbol and the library that wants it, as a path below site-packages."""
     parsed = named(match)
     path = parsed.get("library", "")
-    if "site-packages/" in path:
-        parsed["library"] = path.split("site-packages/", 1)[1]
+    for packages in ("site-packages/", "dist-packages/"):
+        if packages in path:
+            parsed["library"] = path.split(packages, 1)[1]
     return parsed
 
 
@@ -195,7 +204,7 @@ def address(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
 
 def model(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
     """Path or hub name of the missing model, and whether target or drafter is meant."""
-    name = model_name(match, line)
+    name = model_name(match, line, ctx)
     parsed: dict[str, Any] = {}
     if name:
         parsed["path" if _is_path(name) else "repo_id"] = name
@@ -203,11 +212,16 @@ def model(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
     return parsed
 
 
-def model_name(match: re.Match, line: Line) -> str:
-    """The model that a line names, in a group called name or in a hub address."""
+_HUB_ADDRESS = re.compile(
+    r"https?://[^/\s'\"]*(?:hugging|hf-mirror|modelscope)[^/\s'\"]*/(?:api/models/)?(?!api/|docs/|models\b)([\w.-]+/[\w.-]+?)(?=[/\s:,;)'\"?]|$|\.(?:\s|$))"
+)
+
+
+def model_name(match: re.Match, line: Line, ctx: Context) -> str:
+    """The model that a line names, in a group called name or in a hub address; else the address in the lines after it."""
     name = named(match).get("name", "")
     if not name:
-        found = re.search(r"https?://[^/\s]+/(?:api/models/)?([\w.-]+/[\w.-]+?)(?:/|\s|$|\.(?=\s|$))", line.text)
+        found = _HUB_ADDRESS.search(line.text) or _HUB_ADDRESS.search(ctx.logs[line.channel].following(line, 4))
         name = found.group(1) if found else ""
     name = name.strip("'\"`")
     return name.rstrip("/") or name
@@ -314,7 +328,7 @@ def shm_space(match: re.Match, line: Line, ctx: Context) -> bool:
     """No space left: on /dev/shm, by the lines around it or by df."""
     log = ctx.logs[line.channel]
     near = log.text[max(ctx.starts[line.channel], line.position - 1500) : line.position + len(line.text)]
-    if re.search(r"/dev/shm|shared_memory|(?<![A-Za-z])shm(?![a-z])", near):
+    if re.search(r"/dev/shm|shared_memory|(?<![A-Za-z])shm(?![a-z])|</torch_\d", near):
         return True
     size = service_facts.shm_size(ctx.text("df_shm"))
     elsewhere = re.search(r"'/(?!dev/shm)|\s/(?!dev/shm)\w+/", shorten(line.text))
@@ -361,6 +375,30 @@ def model_file(match: re.Match, line: Line, ctx: Context) -> bool:
         return True
     words = r"(?:config|tokenizer\w*|generation_config|preprocessor_config)\.json|\.safetensors|\.gguf|pytorch_model|[Mm]odel|[Dd]raft|weights|checkpoint"
     return re.search(words, name) is not None
+
+
+def in_drafter_code(match: re.Match, line: Line, ctx: Context) -> bool:
+    """Shapes that differ where the traceback just above runs through a drafter's code."""
+    log = ctx.logs[line.channel]
+    above = log.text[max(ctx.starts[line.channel], line.position - 1500) : line.position + len(line.text)]
+    files = re.findall(r'File "([^"]*)", line \d+, in (\w+)', above)
+    return any(
+        re.search(r"dflash|ddtree|dspark|draft|eagle|combine_hidden", f"{path} {name}", re.I)
+        for path, name in files[-6:]
+    )
+
+
+def of_configuration_class(match: re.Match, line: Line, ctx: Context) -> bool:
+    """A refused configuration of the server, not of a request."""
+    log = ctx.logs[line.channel]
+    above = log.text[max(ctx.starts[line.channel], line.position - 600) : line.position + len(line.text)]
+    refused = re.findall(r"validation errors? for (\w+)", above)
+    return not refused or re.search(r"(?:Config|Args)$", refused[-1]) is not None
+
+
+def no_option(match: re.Match, line: Line, ctx: Context) -> bool:
+    """A statement on a configuration, not on an option of the command line."""
+    return "--" not in line.text and "speculative decoding" not in line.text
 
 
 def no_better_reading(match: re.Match, line: Line, ctx: Context) -> bool:
@@ -416,7 +454,7 @@ def cause_of_port(match: re.Match, line: Line, ctx: Context) -> str:
 
 def cause_of_model(match: re.Match, line: Line, ctx: Context) -> str:
     """Path, drafter, or hub."""
-    name = model_name(match, line)
+    name = model_name(match, line, ctx)
     if name and is_drafter(name, ctx):
         return "draft"
     if _is_path(name):
@@ -438,6 +476,14 @@ def cause_of_pair(match: re.Match, line: Line, ctx: Context) -> str:
         width = int(got.group(got.lastindex or 1))
         return "target_layer_ids" if width % hidden == 0 else "hidden_size"
     return "target_layer_ids"
+
+
+def cause_of_shapes(match: re.Match, line: Line, ctx: Context) -> str:
+    """Whole features are missing, or their width is another one."""
+    given, hidden = match.groupdict().get("given"), match.groupdict().get("hidden")
+    if given and hidden and int(given) % int(hidden) == 0:
+        return "target_layer_ids"
+    return "hidden_size"
 
 
 def cause_of_oom(match: re.Match, line: Line, ctx: Context) -> str | None:
@@ -482,7 +528,8 @@ def cause_of_nccl_system(match: re.Match, line: Line, ctx: Context) -> str | Non
 _ARGUMENT_CAUSES = (
     (
         "unknown_option",
-        r"unrecognized arguments?|[Nn]o such option|[Uu]nknown (?:option|speculative)|unexpected keyword|invalid choice|ambiguous option",
+        r"unrecognized arguments?|[Nn]o such option|[Uu]nknown (?:option|speculative)|unexpected keyword|invalid choice|ambiguous option"
+        r"|KeyError: '|type=(?:literal_error|enum)",
     ),
     (
         "missing_option",

@@ -63,8 +63,8 @@ def holder_of(text: str) -> dict[str, Any]:
 def _held_cause(match: re.Match, text: str, ctx: Context) -> str | None:
     if re.search(
         r"No package matching|Unable to locate package|has no installation candidate|was not found|No match for argument|[Uu]nable to find a match"
-        r"|no package .* available|No package \S+ available|but it is not installable|nothing provides|(?:no longer has|does not have) a Release|404 +Not Found|Status code: 404"
-        r"|but is referred to by another package|Failed to download metadata|Cannot find a valid baseurl|Unable to fetch some archives",
+        r"|no package .* available|No package \S+ available|but it is not installable|nothing provides"
+        r"|(?:no longer has|does not have) a Release|404 +Not Found|Status code: 404|but is referred to by another package|Failed to download metadata|Cannot find a valid baseurl|Unable to fetch some archives",
         text,
     ):
         return "package_unavailable"

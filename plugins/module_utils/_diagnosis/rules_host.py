@@ -183,7 +183,10 @@ def _two_sources(packages: driver_facts.Packages, user: str | None) -> bool:
 
 # Two packages ship one file: dpkg names the archive on the line before, rpm both packages on one line.
 _CONFLICTS = (
-    re.compile(r"^.*error processing archive [^\n]*\n[^\n]*trying to overwrite '[^']*'.*$|^.*trying to overwrite '[^']*'.*$", re.M),
+    re.compile(
+        r"^.*error processing archive [^\n]*\n[^\n]*trying to overwrite '[^']*'.*$|^.*trying to overwrite '[^']*'.*$",
+        re.M,
+    ),
     re.compile(r"^.*\bfile /\S+ (?:from install of|conflicts between attempted installs of) .*$", re.M),
 )
 
@@ -200,7 +203,9 @@ def packages_mixed(ctx: Context) -> Finding | None:
     """dpkg refuses, or holds two branches or flavours half configured."""
     facts = ctx.driver
     packages: driver_facts.Packages = facts["_packages"]
-    output = "\n".join(ctx.text(name) for name in ("apt_output", "command_output", "ansible_output")).replace("\\n", "\n")
+    output = "\n".join(ctx.text(name) for name in ("apt_output", "command_output", "ansible_output")).replace(
+        "\\n", "\n"
+    )
     overwrite = _file_conflict(output)
     flavours = packages.flavours
     servers = {flavour.split("-")[0] for flavour in flavours if flavour.endswith("-server")}
