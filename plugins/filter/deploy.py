@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters of the deploy playbook: what stopped a host, what a host came to, tuned values over wishes."""
+"""Filters of the deploy playbook: what stopped a host, what a host came to, tuned values over wishes, what a roll-back undoes."""
 
 from __future__ import annotations
 
@@ -75,6 +75,28 @@ def peer_plans(everyone: t.Mapping[str, t.Any], hosts: t.Sequence[str], host: st
     }
 
 
+def rollback_targets(
+    here: t.Sequence[t.Mapping[str, t.Any]], names: str = "", before: t.Mapping[str, t.Any] | None = None
+) -> list[str]:
+    """Names of the instances to roll back: those asked for, or all.
+
+    :param here: a host's instances, from dflash_instance_info.
+    :param names: the wanted ones, separated by commas; empty for all.
+    :param before: instance name to the generation that was in force when a deployment of the same workflow began; an instance that
+        this deployment did not move, or put back itself, is left out, and so is one that was not there.
+    """
+    present = {item["name"]: item.get("generation") for item in here}
+    wanted = [name.strip() for name in str(names or "").split(",") if name.strip()] or list(present)
+    missing = [name for name in wanted if name not in present]
+    if missing:
+        raise AnsibleFilterError(
+            f"this host has no instance {', '.join(missing)}; it has: {', '.join(sorted(present)) or 'none'}"
+        )
+    if before is None:
+        return wanted
+    return [name for name in wanted if name in before and before[name] != present[name]]
+
+
 class FilterModule:
     """Ansible's entry point."""
 
@@ -88,4 +110,5 @@ class FilterModule:
             "peer_gpus": peer_gpus,
             "peer_plans": peer_plans,
             "plan_models": plan_models,
+            "rollback_targets": rollback_targets,
         }

@@ -1,10 +1,13 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters of the diagnose playbook: which units to look at, and what was found on a host."""
+"""Filters of the diagnose playbook: which units to look at, what was found on a host, and what a job's artifacts keep of it."""
 
 from __future__ import annotations
 
 import typing as t
+
+# What a job's artifacts keep of a diagnosis; the rest is in the report.
+VERDICT_KEYS = ("code", "cause", "meaning", "evidence", "remedy", "must_not")
 
 
 def diagnosis_targets(here: t.Mapping[str, t.Any], units: t.Sequence[str] = ()) -> list[dict[str, t.Any]]:
@@ -41,7 +44,33 @@ def diagnosis_summary(results: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t
             )
     order = ("failed", "unknown", "degraded", "healthy")
     state = next((name for name in order if any(unit["state"] == name for unit in units)), "idle")
-    return {"state": state, "units": units, "lines": lines or ["no unit of ours on this host"]}
+    worst = next((unit["diagnosis"] for unit in units if unit["state"] == state), {})
+    return {
+        "state": state,
+        "units": units,
+        "lines": lines or ["no unit of ours on this host"],
+        "result": {"state": state, "code": worst.get("code") if state in ("failed", "unknown") else None},
+    }
+
+
+def verdicts(entry: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """The diagnoses of a host's report entry, for machines: one a unit or failed instance, without what only a reader wants.
+
+    What stopped a run without a diagnosis is there too, with code None, so that a failed host never has an empty list.
+    """
+    found = [
+        _verdict(item.get("unit") or item.get("name"), item.get("message"), item["diagnosis"])
+        for item in [*(entry.get("units") or []), *(entry.get("instances") or [])]
+        if item.get("diagnosis")
+    ]
+    stopped = entry.get("stopped_by")
+    if stopped:
+        found.append(_verdict(stopped.get("task"), stopped.get("message"), stopped.get("diagnosis") or {}))
+    return found
+
+
+def _verdict(about: t.Any, message: t.Any, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {"about": about, "message": message or None, **{key: found.get(key) for key in VERDICT_KEYS}}
 
 
 def _state(found: t.Mapping[str, t.Any], degraded: t.Any) -> str:
@@ -54,4 +83,4 @@ class FilterModule:
     """Filters on diagnoses."""
 
     def filters(self) -> dict[str, t.Callable]:
-        return {"diagnosis_targets": diagnosis_targets, "diagnosis_summary": diagnosis_summary}
+        return {"diagnosis_targets": diagnosis_targets, "diagnosis_summary": diagnosis_summary, "verdicts": verdicts}

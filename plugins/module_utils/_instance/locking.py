@@ -35,8 +35,16 @@ def _controller() -> str:
         return socket.gethostname()
 
 
+def _namespace() -> str | None:
+    """The process namespace of this run: two containers on one control node number their processes apart."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
 def owner() -> dict[str, t.Any]:
-    """This run: control node, user, and the oldest ansible process above the caller with its start time."""
+    """This run: control node, process namespace, user, and the oldest ansible process above the caller with its start time."""
     pid = chosen = os.getpid()
     while pid > 1:
         try:
@@ -54,6 +62,7 @@ def owner() -> dict[str, t.Any]:
         user = str(os.getuid())
     return {
         "controller": _controller(),
+        "namespace": _namespace(),
         "user": user,
         "pid": chosen,
         "started": _start_time(chosen),
@@ -62,8 +71,11 @@ def owner() -> dict[str, t.Any]:
 
 
 def is_dead(record: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether the run that a lock names certainly ended: it was on this control node, and its process is gone."""
-    if not record or record.get("controller") != _controller():
+    """Whether the run that a lock names certainly ended: it was on this control node, and its process is gone.
+
+    Of a run in another container nothing is certain: its processes cannot be seen from here.
+    """
+    if not record or record.get("controller") != _controller() or record.get("namespace") != _namespace():
         return False
     pid = record.get("pid")
     return not isinstance(pid, int) or _start_time(pid) != record.get("started")
@@ -78,4 +90,4 @@ def describe(record: t.Mapping[str, t.Any], age_seconds: float) -> str:
 
 def same(a: t.Mapping[str, t.Any] | None, b: t.Mapping[str, t.Any]) -> bool:
     """Whether two owners are the same run."""
-    return bool(a) and all((a or {}).get(key) == b.get(key) for key in ("controller", "pid", "started"))
+    return bool(a) and all((a or {}).get(key) == b.get(key) for key in ("controller", "namespace", "pid", "started"))

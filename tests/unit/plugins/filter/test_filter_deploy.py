@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.filter import deploy, instance_outcome
+from ansible_collections.inferlab.dflash.plugins.filter import deploy, diagnosis, instance_outcome
 
 WISHES = [{"name": "main", "algorithm": "ddtree", "budget": 16}, {"name": "other", "algorithm": "none", "budget": None}]
 
@@ -58,3 +58,49 @@ def test_outcome_of_a_start():
         instance_outcome.instance_outcome({"skipped": True}, started, {"name": "main"}, check_mode=True)["ready"]
         is True
     )
+
+
+def test_verdicts_name_every_failed_thing_and_what_stopped_a_run():
+    found = {
+        "code": "gpu_oom",
+        "cause": None,
+        "meaning": "m",
+        "evidence": ["e"],
+        "remedy": "r",
+        "must_not": [],
+        "parsed": {},
+    }
+    entry = {"instances": [{"name": "main", "message": "dead", "diagnosis": found}, {"name": "ok", "diagnosis": None}]}
+    assert diagnosis.verdicts(entry) == [
+        {
+            "about": "main",
+            "message": "dead",
+            "code": "gpu_oom",
+            "cause": None,
+            "meaning": "m",
+            "evidence": ["e"],
+            "remedy": "r",
+            "must_not": [],
+        }
+    ]
+    units = diagnosis.diagnosis_summary([{"item": {"unit": "a.service"}, "diagnosis": found}])
+    assert [(verdict["about"], verdict["code"]) for verdict in diagnosis.verdicts(units)] == [("a.service", "gpu_oom")]
+    assert units["result"] == {"state": "failed", "code": "gpu_oom"}
+    stopped = diagnosis.verdicts({"stopped_by": {"task": "Plan", "message": "no room", "diagnosis": None}})
+    assert [(v["about"], v["code"], v["message"]) for v in stopped] == [("Plan", None, "no room")]
+
+
+HERE = [{"name": "main", "generation": "g2"}, {"name": "other", "generation": "g1"}]
+
+
+def test_a_rollback_takes_what_is_asked_for_or_all():
+    assert deploy.rollback_targets(HERE) == ["main", "other"]
+    assert deploy.rollback_targets(HERE, "other") == ["other"]
+    with pytest.raises(AnsibleFilterError, match=r"no instance gone; it has: main, other"):
+        deploy.rollback_targets(HERE, "gone,main")
+
+
+def test_a_rollback_after_a_deployment_undoes_only_what_that_one_moved():
+    assert deploy.rollback_targets(HERE, "", {"main": "g1", "other": "g1"}) == ["main"]
+    assert deploy.rollback_targets(HERE, "", {"main": "g2", "other": "g1"}) == []
+    assert deploy.rollback_targets(HERE, "", {}) == [], "a first deployment has nothing to go back to"

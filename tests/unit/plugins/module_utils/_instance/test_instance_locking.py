@@ -33,3 +33,14 @@ def test_another_control_node_is_never_called_dead():
     assert not locking.is_dead({**locking.owner(), "controller": "elsewhere/1", "pid": 1, "started": "1"})
     assert not locking.is_dead({})
     assert not locking.is_dead(None)
+
+
+def test_a_run_in_another_container_of_the_control_node_is_neither_dead_nor_the_same():
+    elsewhere = {**locking.owner(), "namespace": "pid:[1]", "started": "1"}
+    assert not locking.is_dead(elsewhere)
+    assert not locking.same({**locking.owner(), "namespace": "pid:[1]"}, locking.owner())
+
+
+def test_a_controller_s_job_is_named():
+    record = {"controller": "pod-7/", "user": "runner", "pid": 12, "job": "41"}
+    assert locking.describe(record, 180) == "runner on pod-7 (pid 12, job 41), for 3 minutes"
