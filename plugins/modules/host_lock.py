@@ -64,12 +64,31 @@ age_seconds:
   type: float
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import time
+import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.inferlab.dflash.plugins.module_utils._instance import locking
+
+
+@contextlib.contextmanager
+def alone(folder: str, make: bool) -> t.Iterator[None]:
+    """One process at a time looks and acts: without this two runs could take over the same abandoned lock."""
+    if make:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+    elif not os.path.isdir(folder):
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def read(path: str) -> tuple[dict, float]:
@@ -86,7 +105,6 @@ def read(path: str) -> tuple[dict, float]:
 
 
 def write(path: str, owner: dict, exclusive: bool) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(owner, stream)
@@ -106,8 +124,9 @@ def acquire(module: AnsibleModule, path: str, record: dict, age: float) -> None:
     free = not record or locking.same(record, owner)
     if not free and not stale and not module.params["take_over"]:
         module.fail_json(
-            msg=f"another run is at work on this host: {locking.describe(record, age)}. Wait for it; if you know that it ended, run again with "
-            f"dflash_break_lock: true (the lock is {path}).",
+            msg=f"another run is at work on this host: {locking.describe(record, age)}. Wait for it; if you know that it ended (a cancelled "
+            f"job leaves its lock), run again with dflash_break_lock: true. The lock is {path}; it is taken over by itself when it is "
+            f"{module.params['stale_minutes']} minutes old.",
             record=record,
             age_seconds=age,
         )
@@ -133,17 +152,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    path = module.params["path"]
+    path, state = module.params["path"], module.params["state"]
     try:
-        record, age = read(path)
-        if module.params["state"] == "acquired":
-            acquire(module, path, record, age)
-        elif (
-            module.params["state"] == "released"
-            and locking.same(record, module.params["owner"])
-            and not module.check_mode
-        ):
-            os.unlink(path)
+        with alone(os.path.dirname(path), make=state == "acquired" and not module.check_mode):
+            record, age = read(path)
+            if state == "acquired":
+                acquire(module, path, record, age)
+            elif state == "released" and locking.same(record, module.params["owner"]) and not module.check_mode:
+                os.unlink(path)
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}")
     module.exit_json(changed=False, record=record, age_seconds=age)

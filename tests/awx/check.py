@@ -1,18 +1,22 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hold every AWX object of this project against the documented argument specification of its awx.awx module.
+"""Run playbook awx against a stand-in that keeps what each task gives to awx.awx, and hold that against the modules' documentation.
 
 usage: tests/awx/check.py     (run by `make awx-check` with the environment's python)
 awx.awx comes out of the PyPI package `ansible`; nothing of it is kept in this project. Names, types, choices and required options are
-checked with ansible's own validator; survey specs also against what AWX's API documents. Ends with a line of counts.
+checked with ansible's own validator, survey specs also against what AWX's API accepts; every name that an object refers to must be made
+before it, and what is removed must be what was made. Ends with a line of counts.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+import typing as t
 import zipfile
 from pathlib import Path
 
@@ -20,46 +24,110 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / ".build" / "awx"
+STAND_IN = BUILD / "stand-in"
+BIN = Path(sys.executable).parent
 # The last release of the package that holds awx.awx for the ansible-core of Python 3.11.
 PACKAGE = "ansible==12.3.0"
 QUESTION_TYPES = {"text", "textarea", "password", "integer", "float", "multiplechoice", "multiselect"}
 
+SOURCE = {"awx_scm_url": "https://git.example.org/dflash.git"}
+NOTIFICATION = {
+    "name": "Mail",
+    "notification_type": "email",
+    "notification_configuration": {"recipients": ["ops@example.org"]},
+}
+EVERYTHING = {
+    **SOURCE,
+    "awx_ee_image": "registry.example.org/dflash-ee:1.0.0",
+    "awx_credentials": ["SSH", "DFlash API key"],
+    "awx_notification": NOTIFICATION,
+    "awx_remove_organization": True,
+}
+LOCAL = {"awx_scm_type": "", "awx_local_path": "dflash", "awx_inventory_synchronised": False}
+# Which module makes what an argument names.
+REFERENCES = {
+    "organization": "organization",
+    "project": "project",
+    "source_project": "project",
+    "inventory": "inventory",
+    "execution_environment": "execution_environment",
+    "unified_job_template": "job_template",
+    "notification_templates_error": "notification_template",
+}
 
-def collection() -> Path:
+
+class Entry(t.NamedTuple):
+    module: str
+    arguments: dict[str, t.Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.arguments.get("name"))
+
+
+def collection() -> None:
     """awx.awx, unpacked from the package; fetched once."""
-    path = BUILD / "ansible_collections" / "awx" / "awx"
-    if not (path / "plugins" / "modules").is_dir():
-        print(f"fetching awx.awx out of {PACKAGE}", flush=True)
-        BUILD.mkdir(parents=True, exist_ok=True)
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(BUILD), PACKAGE]
-        subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
-        wheel = next(BUILD.glob("ansible-*.whl"))
-        with zipfile.ZipFile(wheel) as archive:
-            wanted = [name for name in archive.namelist() if name.startswith("ansible_collections/awx/awx/")]
-            archive.extractall(BUILD, wanted)
-        wheel.unlink()
-    return path
+    if (BUILD / "ansible_collections/awx/awx/plugins/modules").is_dir():
+        return
+    print(f"fetching awx.awx out of {PACKAGE}", flush=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(BUILD), PACKAGE]
+    subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
+    wheel = next(BUILD.glob("ansible-*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(
+            BUILD, [name for name in archive.namelist() if name.startswith("ansible_collections/awx/awx/")]
+        )
+    wheel.unlink()
 
 
-def specification(module: str) -> dict:
-    """The documented options of a module as an argument specification."""
-    binary = Path(sys.executable).parent / "ansible-doc"
+def stand_in(modules: t.Iterable[str]) -> None:
+    shutil.rmtree(STAND_IN, ignore_errors=True)
+    folder = STAND_IN / "ansible_collections/awx/awx/plugins/action"
+    folder.mkdir(parents=True)
+    for module in modules:
+        shutil.copy(ROOT / "tests/awx/record.py", folder / f"{module}.py")
+
+
+def specifications(modules: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+    """The documented options of each module, as an argument specification."""
     env = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(BUILD)}
-    done = subprocess.run([binary, "--json", f"awx.awx.{module}"], env=env, capture_output=True, text=True, check=True)
-    options = json.loads(done.stdout)[f"awx.awx.{module}"]["doc"]["options"]
-    return {name: translate(option) for name, option in options.items()}
+    argv = [BIN / "ansible-doc", "--json", *(f"awx.awx.{module}" for module in modules)]
+    documented = json.loads(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
+    return {
+        module: {name: translate(option) for name, option in documented[f"awx.awx.{module}"]["doc"]["options"].items()}
+        for module in modules
+    }
 
 
-def translate(option: dict) -> dict:
+def translate(option: dict[str, t.Any]) -> dict[str, t.Any]:
     kept = {key: option[key] for key in ("type", "required", "choices", "elements", "aliases") if key in option}
-    if kept.get("required"):
-        kept.pop("default", None)
     if option.get("suboptions") and option.get("type") in ("dict", "list"):
         kept["options"] = {name: translate(sub) for name, sub in option["suboptions"].items()}
     return kept
 
 
-def survey_errors(spec: dict) -> list[str]:
+def play(variables: dict[str, t.Any]) -> tuple[int, str, list[Entry]]:
+    """Run the playbook; exit status, output, and what its tasks asked for."""
+    record = BUILD / "record.jsonl"
+    record.write_text("")
+    env = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": f"{STAND_IN}:{ROOT / '.collections'}",
+        "AWX_RECORD": str(record),
+        "ANSIBLE_FORCE_COLOR": "0",
+    }
+    argv = [BIN / "ansible-playbook", ROOT / "playbooks/awx.yml", "-i", "localhost,", "-e", json.dumps(variables)]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return (
+        done.returncode,
+        done.stdout + done.stderr,
+        [Entry(**json.loads(line)) for line in record.read_text().splitlines()],
+    )
+
+
+def survey_errors(spec: dict[str, t.Any]) -> list[str]:
+    """What AWX's API would refuse in a survey_spec."""
     errors = [f"{key} is missing" for key in ("name", "description", "spec") if key not in spec]
     for question in spec.get("spec", []):
         name = question.get("variable", "?")
@@ -72,39 +140,89 @@ def survey_errors(spec: dict) -> list[str]:
             "",
             *question.get("choices", []),
         ):
-            errors.append(f"{name}: default {question['default']!r} is not among the choices")
+            errors.append(f"{name}: default {question.get('default')!r} is not among the choices")
     return errors
 
 
-def rendered() -> list[dict]:
-    target = BUILD / "objects.json"
-    for old in BUILD.glob("objects.json*"):
-        old.unlink()
-    binary = Path(sys.executable).parent / "ansible-playbook"
-    argv = [binary, str(ROOT / "tests/awx/render.yml"), "-i", "localhost,", "-e", f"render_to={target}"]
-    subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return [entry for file in sorted(BUILD.glob("objects.json*")) for entry in json.loads(file.read_text())]
+def reference_errors(entry: Entry, made: set[tuple[str, str]]) -> list[str]:
+    """Names that the object refers to and that nothing made before it."""
+    errors = []
+    for key, module in REFERENCES.items():
+        names = entry.arguments.get(key) or []
+        for name in names if isinstance(names, list) else [names]:
+            if (module, name) not in made:
+                errors.append(f"{key} {name!r} was not made before")
+    for node in entry.arguments.get("workflow_nodes") or []:
+        job = node["unified_job_template"]
+        if job["type"] == "job_template" and ("job_template", job["name"]) not in made:
+            errors.append(f"workflow node {node['identifier']}: job template {job['name']!r} was not made before")
+    return errors
+
+
+class Checks:
+    def __init__(self, specs: dict[str, dict[str, t.Any]]) -> None:
+        self.specs = specs
+        self.passed = self.failed = 0
+
+    def say(self, name: str, errors: t.Sequence[str]) -> None:
+        self.passed, self.failed = (self.passed, self.failed + 1) if errors else (self.passed + 1, self.failed)
+        print(f"{'FAILED' if errors else 'ok'}: {name}{': ' if errors else ''}{'; '.join(errors)}", flush=True)
+
+    def argument_errors(self, entry: Entry) -> list[str]:
+        return ArgumentSpecValidator(self.specs[entry.module]).validate(entry.arguments).error_messages
+
+    def made(self, title: str, variables: dict[str, t.Any]) -> set[tuple[str, str]]:
+        status, output, entries = play(variables)
+        self.say(f"{title}: the playbook runs", [] if status == 0 and entries else [output[-2000:]])
+        made: set[tuple[str, str]] = set()
+        for entry in entries:
+            errors = [*self.argument_errors(entry), *reference_errors(entry, made)]
+            if "survey_spec" in entry.arguments:
+                errors += survey_errors(entry.arguments["survey_spec"])
+            self.say(f"{title}: {entry.module} {entry.name!r}", errors)
+            made.add((entry.module, entry.name))
+        return made
+
+    def removed(self, title: str, variables: dict[str, t.Any], made: set[tuple[str, str]], left: set[str]) -> None:
+        status, output, entries = play({**variables, "awx_state": "absent"})
+        self.say(f"{title}: the playbook runs", [] if status == 0 and entries else [output[-2000:]])
+        for entry in entries:
+            state = [] if entry.arguments.get("state") == "absent" else ["state is not absent"]
+            self.say(f"{title}: {entry.module} {entry.name!r}", [*self.argument_errors(entry), *state])
+        gone = {(entry.module, entry.name) for entry in entries}
+        # An inventory source goes with its inventory.
+        kept = {(module, name) for module, name in made - gone if module not in {*left, "inventory_source"}}
+        self.say(f"{title}: what was made is removed", [f"{module} {name!r} stays" for module, name in sorted(kept)])
+
+    def refused(self, title: str, variables: dict[str, t.Any], text: str) -> None:
+        status, output, entries = play(variables)
+        self.say(title, [] if status != 0 and not entries and text in output else [output[-2000:]])
+
+    def can_fail(self, entry: Entry) -> None:
+        """The check itself: an argument that the module does not have, and a choice that it does not know, are found."""
+        wrong = [{**entry.arguments, "no_such_option": 1}, {**entry.arguments, "state": "no such state"}]
+        blind = [str(arguments) for arguments in wrong if not self.argument_errors(Entry(entry.module, arguments))]
+        self.say("a wrong argument is found", blind)
 
 
 def main() -> int:
     collection()
-    specifications: dict[str, dict] = {}
-    passed = failed = 0
-    for entry in rendered():
-        module, arguments = entry["module"], entry["arguments"]
-        if module not in specifications:
-            specifications[module] = specification(module)
-        result = ArgumentSpecValidator(specifications[module]).validate(arguments)
-        errors = [
-            *result.error_messages,
-            *(survey_errors(arguments["survey_spec"]) if "survey_spec" in arguments else []),
-        ]
-        passed, failed = (passed, failed + 1) if errors else (passed + 1, failed)
-        print(
-            f"{'FAILED' if errors else 'ok'}: {module} {arguments['name']!r}{': ' if errors else ''}{'; '.join(errors)}"
-        )
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 0 if failed == 0 and passed > 0 else 1
+    tasks = "".join((ROOT / "playbooks/tasks" / f"awx_{state}.yml").read_text() for state in ("present", "absent"))
+    modules = sorted(set(re.findall(r"^  awx\.awx\.(\w+):", tasks, re.MULTILINE)))
+    stand_in(modules)
+    checks = Checks(specifications(modules))
+    checks.can_fail(Entry("organization", {"name": "x"}))
+    few = checks.made("made from a git repository", SOURCE)
+    checks.removed("removed", {}, few, {"organization"})
+    many = checks.made("made with every option", EVERYTHING)
+    checks.removed("removed with every option", EVERYTHING, many, set())
+    checks.made("made from a local folder", LOCAL)
+    checks.refused("a project without a source is refused", {}, "awx_scm_url")
+    checks.refused("an unknown state is refused", {**SOURCE, "awx_state": "gone"}, "use present or absent")
+    untouched = set(modules) - {module for module, dummy in many}
+    checks.say("every module of the playbook was met", sorted(untouched))
+    print(f"{checks.passed} passed, {checks.failed} failed, 0 skipped")
+    return 0 if checks.failed == 0 and checks.passed > 0 else 1
 
 
 if __name__ == "__main__":
