@@ -34,7 +34,8 @@ def act(argv: t.Sequence[str], log: str, quiet: Quiet | None = None) -> None:
         start = file.tell()
         file.write(f"# {' '.join(argv)}\n".encode())
         file.flush()
-        code = subprocess.call(
+        # run_command starts no session of its own: a package transaction must outlive this process.
+        code = subprocess.call(  # pylint: disable=ansible-bad-function
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=file,

@@ -35,7 +35,8 @@ class Running:
         self.process: subprocess.Popen[bytes] | None = None
         environment = {**os.environ, "LC_ALL": "C", "PATH": search_path(), **(env or {})}
         try:
-            self.process = subprocess.Popen(
+            # run_command has no time limit and cannot run several side by side.
+            self.process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 self.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
