@@ -334,7 +334,7 @@ def _run(command: list[Any], cwd: Path, what: str, bytecode: bool = False, pip_s
             environment.update({key: value for key, value in os.environ.items() if key.startswith("PIP_")})
         else:
             environment["PIP_CONFIG_FILE"] = os.devnull
-        # run_command has neither a time limit nor a bare environment.
+        # run_command cannot take settings away from the environment, and pip needs a bare one.
         result = subprocess.run(  # pylint: disable=ansible-bad-function
             [str(part) for part in command],
             cwd=cwd,
