@@ -2,22 +2,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the project's checks and end in one line of counts.
 
-usage: tests/run.py STEP [STEP ...] [--scenario NAME[,NAME]]
+usage: tests/run.py STEP [STEP ...] [--beside STEP[,STEP]] [--scenario NAME[,NAME]]
 Steps: lint, sanity, unit, package, molecule, long. A linter or a Molecule scenario counts as one test; pytest reports its own
-numbers through JUnit files. A Python interpreter that is not there counts as one skipped test, by name. Exit status 1 when
-anything failed, or when nothing ran.
+numbers through JUnit files. A Python interpreter that is not there counts as one skipped test, by name. Steps named with
+--beside run at the same time, in a process of their own whose output follows at the end. Exit status 1 when anything failed, or
+when nothing ran.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,6 +36,12 @@ class Totals:
     failed: int = 0
     skipped: int = 0
     failures: list[str] = field(default_factory=list)
+
+    def add(self, other: Totals) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
 
     def record(self, name: str, ok: bool, seconds: float) -> None:
         self.passed += ok
@@ -253,16 +261,49 @@ def long(totals: Totals, _options: argparse.Namespace) -> None:
 STEPS = {"lint": lint, "sanity": sanity, "unit": unit, "package": package, "molecule": molecule, "long": long}
 
 
+class Beside:
+    """The steps of --beside in a process of their own: its output goes to a file, its counts come back as JSON."""
+
+    def __init__(self, steps: list[str]) -> None:
+        self.steps = steps
+        self.log, self.counts = ROOT / ".build" / "beside.log", ROOT / ".build" / "beside.json"
+        self.log.parent.mkdir(exist_ok=True)
+        self.counts.unlink(missing_ok=True)
+        print(f"beside: {', '.join(steps)}; what they print goes to {self.log} and follows at the end", flush=True)
+        with open(self.log, "wb") as log:
+            argv = [sys.executable, str(Path(__file__).resolve()), *steps, "--counts", str(self.counts)]
+            self.process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def finish(self) -> Totals:
+        self.process.wait()
+        print(f"\n==> beside: {', '.join(self.steps)}\n{self.log.read_text(errors='replace')}", flush=True)
+        if self.counts.exists():
+            return Totals(**json.loads(self.counts.read_text()))
+        return Totals(failed=1, failures=[f"beside: {', '.join(self.steps)}: ended early ({self.process.returncode})"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("steps", nargs="+", choices=sorted(STEPS), metavar="STEP")
+    parser.add_argument("--beside", default="", help="steps to run at the same time, separated by commas")
     parser.add_argument("--scenario", default="", help="Molecule scenarios, separated by commas")
+    parser.add_argument("--counts", type=Path, help="file for the counts as JSON")
     options = parser.parse_args()
     totals = Totals()
+    names = [name for name in options.beside.split(",") if name]
+    if unknown := sorted(set(names) - set(STEPS)):
+        parser.error(f"--beside: there is no step {unknown[0]!r}; there are: {', '.join(sorted(STEPS))}")
+    if names:
+        refresh_copy()  # both processes find it done
+    beside = Beside(names) if names else None
     for step in options.steps:
         begin = time.monotonic()
         STEPS[step](totals, options)
         print(f"-- {step}: {time.monotonic() - begin:.0f} s", flush=True)
+    if beside:
+        totals.add(beside.finish())
+    if options.counts:
+        options.counts.write_text(json.dumps(asdict(totals)))
     for name in totals.failures:
         print(f"failed: {re.sub(chr(10), ' ', name)}")
     print(f"{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped")
