@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import driver_facts, service_facts
-from .text import Line, Log, normalise, shortened
+from .text import Line, Log, normalise, readable, shortened
 
 # Where the engine's own words may be, in order of preference.
 ENGINE_CHANNELS = ("unit_journal", "command_output", "journal")
@@ -78,12 +78,22 @@ class Context:
 
     def _run_in_question(self, name: str) -> str:
         """The whole text, repeats included, from the start of the run in question."""
-        text = normalise(self.channels.get(name))
+        text = readable(self.channels.get(name))
         start = self.starts[name]
         if start <= 0:
             return text
         first = self.logs[name].line_at(start).text
         return text[max(0, text.rfind(first)) :]
+
+    def log(self, name: str) -> Log:
+        """A channel as a log."""
+        if name not in self.logs:
+            self.logs[name] = Log(name, self.channels.get(name))
+        return self.logs[name]
+
+    def search(self, pattern: re.Pattern, *names: str) -> tuple[re.Match, Line] | None:
+        """The first line in the first of the channels in which I(pattern) matches."""
+        return next((found for found in (self.log(name).search(pattern) for name in names) if found), None)
 
     def text(self, name: str) -> str:
         """A channel as text, lines cut to what the rules read."""
@@ -177,16 +187,16 @@ class Context:
 
     @staticmethod
     def _events(log: Log) -> list[Line]:
-        found = {line.position: line for line in log.lines_with("systemd")}
+        found = {line.position: line for line in log.lines_with("systemd", every=True)}
         for separator in ("-- boot ", "-- reboot --"):
-            found.update({line.position: line for line in log.lines_with(separator)})
+            found.update({line.position: line for line in log.lines_with(separator, every=True)})
         return [found[position] for position in sorted(found)]
 
     @staticmethod
     def _engine_restart(log: Log, series: int) -> int:
         """Start of the last engine process that came up, where only the engine's own log tells of several."""
         begin = -1
-        for begin_line in log.lines_with("server_args=", series):
+        for begin_line in log.lines_with("server_args=", series, every=True):
             begin = begin_line.position
         if begin <= series:
             return series

@@ -324,15 +324,20 @@ def shm_segment(match: re.Match, line: Line, ctx: Context) -> bool:
     return size is None or size[1] < 1 << 16
 
 
+_SHM_WORDS = re.compile(r"/dev/shm|shared_memory|(?<![A-Za-z])shm(?![a-z])|</torch_\d")
+
+
 def shm_space(match: re.Match, line: Line, ctx: Context) -> bool:
     """No space left: on /dev/shm, by the lines around it or by df."""
     log = ctx.logs[line.channel]
     near = log.text[max(ctx.starts[line.channel], line.position - 1500) : line.position + len(line.text)]
-    if re.search(r"/dev/shm|shared_memory|(?<![A-Za-z])shm(?![a-z])|</torch_\d", near):
+    if ("shm" in near or "shared_memory" in near or "</torch_" in near) and _SHM_WORDS.search(near):
         return True
     size = service_facts.shm_size(ctx.text("df_shm"))
+    if size is None:
+        return False
     elsewhere = re.search(r"'/(?!dev/shm)|\s/(?!dev/shm)\w+/", shorten(line.text))
-    return size is not None and (size[1] < 4096 or (size[0] <= 1 << 16 and elsewhere is None))
+    return size[1] < 4096 or (size[0] <= 1 << 16 and elsewhere is None)
 
 
 def shm_bus_error(match: re.Match, line: Line, ctx: Context) -> bool:

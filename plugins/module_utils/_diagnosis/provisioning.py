@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from .context import Context, Finding
-from .text import Line, Log, shorten
+from .text import Log, shorten
 from .versions import of_package
 
 CHANNELS = ("ansible_output", "apt_output", "command_output")
@@ -64,7 +64,8 @@ def _held_cause(match: re.Match, text: str, ctx: Context) -> str | None:
     if re.search(
         r"No package matching|Unable to locate package|has no installation candidate|was not found|No match for argument|[Uu]nable to find a match"
         r"|no package .* available|No package \S+ available|but it is not installable|nothing provides"
-        r"|(?:no longer has|does not have) a Release|404 +Not Found|Status code: 404|but is referred to by another package|Failed to download metadata|Cannot find a valid baseurl|Unable to fetch some archives",
+        r"|(?:no longer has|does not have) a Release|404 +Not Found|Status code: 404|but is referred to by another package"
+        r"|Failed to download metadata|Cannot find a valid baseurl|Unable to fetch some archives",
         text,
     ):
         return "package_unavailable"
@@ -194,11 +195,11 @@ def findings(ctx: Context) -> Iterator[Finding]:
         tier = "play" if channel == "ansible_output" else "specific"
         log = Log(channel, text)
         for index, row in enumerate(ROWS):
-            match = row.pattern.search(text)
-            if match is None or (row.when is not None and not row.when(ctx)):
+            found = log.search(row.pattern)
+            if found is None or (row.when is not None and not row.when(ctx)):
                 continue
+            match, line = found
             cause = row.cause(match, text, ctx) if callable(row.cause) else row.cause
-            line: Line = log.line_at(match.start())
             # Rows are in order of what explains what: a held lock explains a failed install.
             yield Finding(row.code, cause, tier, (number, index), (shorten(line.text),), _values(row, match, text, ctx))
     yield from _upgrade(ctx)

@@ -80,28 +80,29 @@ def xid(ctx: Context) -> Finding | None:
     return None
 
 
+_LOST = (
+    (re.compile(r"GPU is lost"), "gpu_lost"),
+    (re.compile(r"[Ff]allen off the bus"), "fallen_off_bus"),
+    (re.compile(r"requires reset|RESET_REQUIRED|[Rr]eset [Rr]equired"), "reset_required"),
+    (re.compile(r"Unable to determine the device handle for (?:GPU|gpu)"), "gpu_lost"),
+    (re.compile(r"NVML_ERROR_GPU_IS_LOST"), "gpu_lost"),
+)
+
+
 def smi_lost(ctx: Context) -> Finding | None:
     """nvidia-smi or NVML itself says that a device is gone or wants a reset."""
-    text = "\n".join(ctx.text(name) for name in ("nvidia_smi", "nvml_error", "nvidia_smi_query_csv", "nvidia_smi_xml"))
-    for pattern, cause in (
-        (r"^.*GPU is lost.*$", "gpu_lost"),
-        (r"^.*(?:fallen off the bus|Fallen off the bus).*$", "fallen_off_bus"),
-        (r"^.*(?:requires reset|RESET_REQUIRED|[Rr]eset [Rr]equired).*$", "reset_required"),
-        (r"^.*Unable to determine the device handle for (?:GPU|gpu).*$", "gpu_lost"),
-        (r"^.*NVML_ERROR_GPU_IS_LOST.*$", "gpu_lost"),
-    ):
-        found = re.search(pattern, text, re.M)
-        if found and not re.search(r"reset required\s*:\s*no", found.group(0), re.I):
-            bus = _BUS.search(found.group(0))
-            return _host(
-                "gpu_hardware_fault", cause, (found.group(0),), **({"pci_bus_id": bus.group(1)} if bus else {})
-            )
+    for pattern, cause in _LOST:
+        found = ctx.search(pattern, "nvidia_smi", "nvml_error", "nvidia_smi_query_csv", "nvidia_smi_xml")
+        line = found[1].text if found else ""
+        if found and not re.search(r"reset required\s*:\s*no", line, re.I):
+            bus = _BUS.search(line)
+            return _host("gpu_hardware_fault", cause, (line,), **({"pci_bus_id": bus.group(1)} if bus else {}))
     return None
 
 
 # NVML error 18 by nvidia-smi, the container tools, the Python, Go and Rust bindings.
 _MISMATCH_WORDS = re.compile(
-    r"^.*(?:[Dd]river/library version mismatch|LIB_RM_VERSION|LibRmVersionMismatch|NVML/RM version mismatch).*$", re.M
+    r"[Dd]river/library version mismatch|LIB_RM_VERSION|LibRmVersionMismatch|NVML/RM version mismatch"
 )
 
 
@@ -110,15 +111,10 @@ def mismatch(ctx: Context) -> Finding | None:
     facts = ctx.driver
     loaded, user = facts.get("kernel_module_version"), facts.get("user_space_version")
     reported = facts.get("nvml_reported")
-    said = None
-    for name in ("nvidia_smi", "nvml_error", "unit_journal", "command_output", "journal", "ansible_output"):
-        found = re.search(
-            _MISMATCH_WORDS,
-            ctx.text(name),
-        )
-        if found:
-            said = found.group(0)
-            break
+    found = ctx.search(
+        _MISMATCH_WORDS, "nvidia_smi", "nvml_error", "unit_journal", "command_output", "journal", "ansible_output"
+    )
+    said = found[1].text if found else None
     kernel = _first_line(ctx, "api mismatch: the client", "nvidia-modeset: version mismatch", "nvidia-modeset.ko(")
     healthy = ctx.text("nvidia_smi_rc").strip() == "0" or bool(
         facts.get("driver_version") and not said and ctx.collected("nvidia_smi")
@@ -268,43 +264,32 @@ _NO_MODULE: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+_NO_DRIVER = re.compile(
+    r"couldn't communicate with the NVIDIA driver|[Dd]river [Nn]ot [Ll]oaded|DRIVER_NOT_LOADED|DriverNotLoaded|Found no NVIDIA driver"
+)
 # These words may be about a module of someone else.
 _OF_ANY_MODULE = frozenset({"invalid module format", "bad return status for module build", "kernel headers for kernel"})
 
 
 def module_missing(ctx: Context) -> Finding | None:
     """No module for the running kernel."""
-    smi = "\n".join(
-        ctx.text(name) for name in ("nvidia_smi", "nvml_error", "unit_journal", "command_output", "ansible_output")
-    )
     lsmod = ctx.channels.get("lsmod")
     loaded = bool(ctx.driver.get("kernel_module_version")) or (
         isinstance(lsmod, str) and re.search(r"^nvidia\s", lsmod, re.M)
     )
-    no_talk = re.search(
-        r"^.*(?:couldn't communicate with the NVIDIA driver|[Dd]river [Nn]ot [Ll]oaded|DRIVER_NOT_LOADED|DriverNotLoaded|Found no NVIDIA driver).*$",
-        smi,
-        re.M,
-    )
-    haystack = {name: ctx.text(name) for name in _BUILD_CHANNELS}
+    found = ctx.search(_NO_DRIVER, "nvidia_smi", "nvml_error", "unit_journal", "command_output", "ansible_output")
+    no_talk = found[1].text if found else None
     for cause, hints in _NO_MODULE:
-        for name, text in haystack.items():
-            low = text.lower()
+        for name in _BUILD_CHANNELS:
+            log = ctx.log(name)
             for hint in hints:
-                if hint in low and (hint not in _OF_ANY_MODULE or "nvidia" in low):
-                    at = low.find(hint)
-                    line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
-                    if cause == "dkms_tree_broken" and "nvidia" not in text.lower():
-                        continue
-                    if loaded and not no_talk and name in ("apt_output", "ansible_output", "command_output"):
-                        continue
-                    return _host(
-                        "driver_module_missing",
-                        cause,
-                        tuple(x for x in (no_talk and no_talk.group(0), line) if x),
-                        order=2,
-                        **_stale(text),
-                    )
+                line = next(log.lines_with(hint), None)
+                if line is None or ((cause == "dkms_tree_broken" or hint in _OF_ANY_MODULE) and not log.has("nvidia")):
+                    continue
+                if loaded and not no_talk and name in ("apt_output", "ansible_output", "command_output"):
+                    continue
+                lines = tuple(text for text in (no_talk, line.text) if text)
+                return _host("driver_module_missing", cause, lines, order=2, **_stale(log.text))
     entries = driver_facts.dkms(ctx.text("dkms_status"))
     running = ctx.text("uname_r").strip()
     broken = [entry for entry in entries if entry["state"] == "broken"]
@@ -316,11 +301,11 @@ def module_missing(ctx: Context) -> Finding | None:
             order=2,
             stale_dkms_version=broken[0]["version"],
         )
-    if loaded or not no_talk or (ctx.container and "Found no NVIDIA driver" in no_talk.group(0)):
+    if loaded or not no_talk or (ctx.container and "Found no NVIDIA driver" in no_talk):
         return None
     built_here = any(e["state"] == "installed" and e["kernel"] == running for e in entries)
     cause = None if built_here else "not_built"
-    lines = [no_talk.group(0)]
+    lines = [no_talk]
     if entries:
         lines.append(f"dkms: {ctx.text('dkms_status').strip().splitlines()[0]}")
     if running:
@@ -377,29 +362,28 @@ def not_found(ctx: Context) -> Finding | None:
     )
 
 
+_FABRIC_VERSIONS = re.compile(
+    rf"[Ff]abric [Mm]anager.*?version ({VERSION}) (?:don't|doesn't|does not|do not) match (?:with )?(?:the )?driver version ({VERSION})"
+)
+_NO_SWITCH = re.compile(r"NV_WARN_NOTHING_TO_DO|[Nn]o NVSwitch(?:es)? (?:devices? )?(?:found|detected)")
+
+
 def fabric_manager(ctx: Context) -> Finding | None:
     """Fabric Manager's version, absence, or uselessness."""
     driver = ctx.driver.get("driver_version") or ctx.driver.get("kernel_module_version")
     for name in ("unit_journal", "journal", "fabric_manager_unit", "command_output"):
-        text = ctx.text(name)
-        found = re.search(
-            rf"^.*[Ff]abric [Mm]anager.*?version ({VERSION}) (?:don't|doesn't|does not|do not) match (?:with )?(?:the )?driver version ({VERSION}).*$",
-            text,
-            re.M,
-        )
+        found = ctx.search(_FABRIC_VERSIONS, name)
         if found:
             return _host(
                 "fabric_manager_fault",
                 "version_mismatch",
-                (found.group(0),),
-                fabric_manager_version=found.group(1),
-                driver_version=found.group(2),
+                (found[1].text,),
+                fabric_manager_version=found[0].group(1),
+                driver_version=found[0].group(2),
             )
-        nothing = re.search(
-            r"^.*(?:NV_WARN_NOTHING_TO_DO|[Nn]o NVSwitch(?:es)? (?:devices? )?(?:found|detected)).*$", text, re.M
-        )
+        nothing = ctx.search(_NO_SWITCH, name)
         if nothing:
-            return _host("fabric_manager_fault", "not_applicable", (nothing.group(0),), order=9)
+            return _host("fabric_manager_fault", "not_applicable", (nothing[1].text,), order=9)
     installed = ctx.driver.get("fabric_manager_version") or _unit_version(ctx.text("fabric_manager_unit"))
     waits = None
     for channel in ("unit_journal", "command_output"):

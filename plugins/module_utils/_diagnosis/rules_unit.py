@@ -233,10 +233,14 @@ def _first_exception(ctx: Context, channel: str) -> Line | None:
         "terminate called after throwing",
         "traceback (most recent",
     )
+    seen: set[int] = set()
     for hint in hints[:-1]:
         for line in _lines(ctx, hint, channel):
             if best is not None and line.position >= best.position:
                 break
+            if line.position in seen:
+                continue
+            seen.add(line.position)
             if hint == "terminate called after throwing":
                 if not _ECHO.search(ctx.logs[channel].following(line, 2)):
                     best = line

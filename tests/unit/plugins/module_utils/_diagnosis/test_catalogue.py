@@ -20,11 +20,10 @@ def test_every_code_is_documented_as_it_is(code):
     )
 
 
-def test_rows_use_known_codes_and_tiers_and_lower_case_hints():
+def test_rows_use_known_codes_and_tiers():
     for row in rules_engine.ROWS:
         assert row.code in catalogue.CODES
         assert row.tier in catalogue.TIERS
-        assert all(hint == hint.lower() for hint in row.hints)
 
 
 def test_generic_codes_exist():
