@@ -248,6 +248,9 @@ def is_drafter(name: str, ctx: Context) -> bool:
 def key_values(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
     """The name=number pairs of a message (page_size=64)."""
     pairs = {key: int(item) for key, item in re.findall(r"\b([a-z][a-z_]+)\s*=\s*(\d+)\b(?!\.\d)", line.text)}
+    tap = re.search(r"target_layer_ids\[\d+\]\s*=\s*(\d+)", line.text)
+    if tap:
+        pairs["max_target_layer_id"] = int(tap.group(1))
     return {**named(match), **pairs}
 
 

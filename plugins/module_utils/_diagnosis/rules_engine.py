@@ -342,7 +342,8 @@ _MODEL = (
     row(
         "draft_target_mismatch",
         "vocab_size",
-        r"(?:[Dd]raft|DFLASH|DDTREE)[^\n]*vocab\w*[^\n]*(?:mismatch|not match|differs?|must (?:equal|match)|!=)",
+        r"(?:[Dd]raft|DFLASH|DDTREE)[^\n]*vocab\w*[^\n]*(?:mismatch|not match|differs?|must (?:equal|match)|!=|incompatible|cannot retokenize)",
+        r"(?:[Dd]raft|[Tt]arget)[^\n]*same vocab",
         r"vocab\w*[^\n]*(?:mismatch|not match|differs?|must (?:equal|match)|!=)[^\n]*(?:draft|target)",
         parse=p.key_values,
         when=p.not_mask,
@@ -374,7 +375,7 @@ _MODEL = (
         "draft_target_mismatch",
         p.cause_of_shapes,
         r"mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<given>\d+) and (?P<wanted>\d+)x(?P<hidden>\d+)\)",
-        r"size of tensor a \(\d+\) must match the size of tensor b \(\d+\)",
+        r"size of tensor a \(\d+\) must match the size of tensor b \(\d+\)|must match the existing size \(\d+\)",
         r"(?:size|shape) mismatch",
         parse=p.nothing,
         when=p.in_drafter_code,
@@ -692,6 +693,8 @@ def _first(rule: Row, ctx: Context, channel: str) -> tuple[re.Match, Line] | Non
         return None
 
     best: tuple[re.Match, Line] | None = None
+    limit = stop + 1 if stop >= 0 else None
     for branch in rule.branches:
-        best = log.first(branch, start, best[1].position if best else stop + 1, accept) or best
+        best = log.first(branch, start, limit, accept) or best
+        limit = best[1].position if best else limit
     return best

@@ -21,9 +21,10 @@ FATAL_XIDS = {
     **dict.fromkeys((144, 145, 146, 147, 148, 149, 150, 151, 154, 155, 156, 157, 158, 160, 161, 162), "reset_required"),
     79: "fallen_off_bus",
 }
-# Recorded for later repair; the GPU goes on working, so they are no fault of a unit that serves.
+# Recorded or contained: the GPU goes on working, so they are no fault of a unit that serves.
+_WORKS_ON = frozenset({63, 92, 94})
 _XID = re.compile(r"NVRM: Xid \((PCI:[0-9A-Fa-f:.]+)\): (\d+)(.*)$")
-_BUS = re.compile(r"(?<![0-9A-Fa-f:.])((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)")
+_BUS = re.compile(r"(?:(?<=PCI:)|(?<![0-9A-Fa-f:.]))((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)")
 
 
 def _host(code: str, cause: str | None, lines: tuple[str, ...], order: int = 0, **parsed: object) -> Finding:
@@ -52,12 +53,12 @@ def xid(ctx: Context) -> Finding | None:
             continue
         number = int(found.group(2))
         numbers.append(number)
-        if number in FATAL_XIDS and fatal is None:
-            fatal = (number, found.group(1)[4:], line.text, found.group(3))
+        # 154 tells what it takes to recover; "None" takes the demand back.
+        harmless = number == 154 and not re.search(r"\bto\b[^\n]*(?:[Rr]eset|[Rr]eboot|[Dd]rain)", found.group(3))
+        if number in FATAL_XIDS and fatal is None and not harmless and not (number in _WORKS_ON and ctx.serving):
+            fatal = (number, found.group(1)[4:], line.text)
     if fatal is not None:
-        number, bus, text, rest = fatal
-        if number == 154 and not re.search(r"[Rr]eset|[Rr]eboot|[Dd]rain", rest):
-            return None
+        number, bus, text = fatal
         return _host("gpu_hardware_fault", FATAL_XIDS[number], (text,), xid=number, pci_bus_id=bus, xids=numbers)
     for hint, cause in (
         ("fallen off the bus", "fallen_off_bus"),
@@ -65,9 +66,14 @@ def xid(ctx: Context) -> Finding | None:
         ("gpu lost from the bus", "fallen_off_bus"),
         ("gpu reset required", "reset_required"),
         ("requires reset", "reset_required"),
+        ("nv_err_reset_required", "reset_required"),
+        # NVSwitches number their errors themselves and say which are fatal.
+        (", fatal, ", None),
     ):
         for line in _kernel_lines(ctx, hint):
             if "NVRM" not in line.text and "nvidia" not in line.text.lower():
+                continue
+            if (cause is None) != ("SXid" in line.text) or "NVRM: Xid" in line.text:
                 continue
             bus_id = _BUS.search(line.text)
             return _host(
@@ -489,6 +495,8 @@ def container(ctx: Context) -> Finding | None:
 _VICTIM = re.compile(
     r"(?:(Memory cgroup out of memory|Out of memory[^:]*): )?Kill(?:ed)? process (\d+)(?:, UID \d+,)? \(([^)]*)\)"
 )
+# What a container runtime tells of the last run.
+_RUNTIME_OOM = re.compile(r"\"OOMKilled\": ?true|Reason: +OOMKilled|\breason[=:] ?\"?OOMKilled")
 _CONTAINER_SCOPE = re.compile(r"docker|libpod|cri-|containerd|kubepods|crio|nerdctl|machine\.slice")
 
 
@@ -503,6 +511,9 @@ def oom(ctx: Context) -> Finding | None:
         for _line in ctx.logs["unit_journal"].lines_with("failed with result 'oom-kill'", ctx.starts["unit_journal"])
     )
     own = bool(said or result)
+    runtime = ctx.search(_RUNTIME_OOM, "command_output", "unit_journal", "journal")
+    if runtime:
+        return _host("host_oom_killed", "cgroup", (runtime[1].text,), order=-1)
     best: tuple[str, dict[str, object], str | None] | None = None
     for line in (*_kernel_lines(ctx, "killed process"), *_kernel_lines(ctx, "out of memory: kill process")):
         found = _VICTIM.search(line.text)
@@ -542,7 +553,10 @@ def oom(ctx: Context) -> Finding | None:
 
 def _ours(ctx: Context, unit: str, group: str, pid: str, name: str) -> bool:
     """Whether an OOM victim is a process of this unit, as far as cgroup, pid and name tell."""
-    engine = re.search(r"sglang|vllm|python|pt_main|ray::|ddtree", name, re.I) is not None
+    engine = (
+        re.search(r"sglang|vllm|python|pt_main|ray::|ddtree|cicc|nvcc|ptxas|cudafe|cc1plus|ninja", name, re.I)
+        is not None
+    )
     if unit and group:
         # A unit that starts a container: the runtime puts its processes into a scope of its own.
         runs_container = _CONTAINER_SCOPE.search(ctx.unit.get("ExecStart", "")) or re.search(

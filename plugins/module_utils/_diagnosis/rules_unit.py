@@ -47,7 +47,7 @@ _ECHO = re.compile(
     r"|[Cc]apture (?:\w+ )*cuda graph failed|scheduler is dead|ncclRemoteError|remote process exited|Worker failed with error"
 )
 _EXCEPTION = re.compile(
-    r"(?:^|[\s\]:>|\"])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)|Exception)(?::\s+(\S.*)|\s*:?\s*$)"
+    r"(?:^|[\s\]:>|\"(])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)|Exception)(?::\s+(\S.*)|\s*:?\s*$)"
 )
 _MARKER_HINTS = (
     "received sigquit",
@@ -55,6 +55,7 @@ _MARKER_HINTS = (
     "hit an exception",
     "usually means the child failed",
     "usually means one child failed",
+    "child process unexpectedly failed",
 )
 # Notes of other launchers, which leave nothing else to say either.
 _ECHO_HINTS = (
@@ -114,6 +115,10 @@ def spawn(ctx: Context) -> Finding | None:
         missing = next((line for _number, line in _anywhere(ctx, "failed to load environment files")), None)
         if missing is not None:
             return _found("exec_missing", "environment", "spawn", missing)
+        for hint, cause in (("exec format error", "interpreter"), ("executable file not found in", "binary")):
+            line = next((line for _number, line in _anywhere(ctx, hint)), None)
+            if line is not None:
+                return _found("exec_missing", cause, "spawn", line)
         if interpreter is None:
             return None
         return _found("exec_missing", "interpreter", "spawn", interpreter, **_path_of(interpreter.text))
@@ -286,10 +291,11 @@ def _crash(ctx: Context, channel: str, number: int) -> Iterator[Finding]:
         "died with <signals",
         "terminated with signal",
         "terminated by signal",
+        "due to signal",
     ):
         for line in _lines(ctx, hint, channel):
             found = re.search(
-                r"[Ee]xit[ _]?code['\"]?(?:[:= ]|is|of)+\(?(-\d+)|<Signals\.SIG(\w+)|(?:with|by) signal (?:SIG)?(\w+)"
+                r"[Ee]xit[ _]?code['\"]?(?:[:= ]|is|of)+\(?(-\d+)|<Signals\.SIG(\w+)|(?:with|by|due to) signal (?:SIG)?(\w+)"
                 r"|core proc\(s\): \{[^}]*: (-\d+)",
                 line.text,
             )

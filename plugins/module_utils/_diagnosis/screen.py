@@ -175,10 +175,10 @@ class Candidates:
             self._known[literal] = known
         return known
 
-    def first(self, branch: Alternative, start: int, stop: int, accept: Callable[[int, int], Any]) -> Any:
-        """What I(accept)(begin, end) makes of the first line it accepts, from I(start) on and before I(stop) (0: the end)."""
+    def first(self, branch: Alternative, start: int, stop: int | None, accept: Callable[[int, int], Any]) -> Any:
+        """What I(accept)(begin, end) makes of the first line it accepts, from I(start) on and before I(stop)."""
         low, found = self._low, None
-        stop = stop if stop > 0 else len(low) + 1
+        stop = len(low) + 1 if stop is None else stop
         if not all(any(self.may_hold(word) for word in element) for element in branch.elements):
             return None
         for word in branch.driver:

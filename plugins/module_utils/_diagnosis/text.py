@@ -206,8 +206,8 @@ class Log:
                 end = screen.tail(self._low, hint, end)
             position = self._low.find(hint, end)
 
-    def first(self, branch: screen.Alternative, start: int, stop: int, accept: Callable[[Line], Any]) -> Any:
-        """What I(accept) makes of the first line from I(start) and before I(stop) (0: the end) that I(branch) could match and it accepts."""
+    def first(self, branch: screen.Alternative, start: int, stop: int | None, accept: Callable[[Line], Any]) -> Any:
+        """What I(accept) makes of the first line from I(start) and before I(stop) that I(branch) could match and it accepts."""
         return self._candidates.first(
             branch,
             start,
@@ -224,7 +224,7 @@ class Log:
 
         best: tuple[re.Match, Line] | None = None
         for branch in screen.read(pattern):
-            best = self.first(branch, start, best[1].position if best else 0, accept) or best
+            best = self.first(branch, start, best[1].position if best else None, accept) or best
         return best
 
     def quotes(self, line: Line) -> bool:

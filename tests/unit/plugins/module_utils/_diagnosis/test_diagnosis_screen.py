@@ -55,7 +55,7 @@ def test_search_finds_the_first_matching_line(lines):
         text = rng.sample(lines, k=400)
         log = Log("command_output", "\n".join(text))
         for row in (*rules_engine.ROWS, *provisioning.ROWS):
-            expected = next((line.rstrip() for line in text if row.pattern.search(line.rstrip())), None)
+            expected = next((line.rstrip() for line in log.text.split("\n") if row.pattern.search(line.rstrip())), None)
             found = log.search(row.pattern)
             assert (found[1].text if found else None) == expected
 
