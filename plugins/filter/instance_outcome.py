@@ -46,6 +46,15 @@ _value:
 import typing as t
 
 
+def _message(ready: t.Mapping[str, t.Any], known: t.Mapping[str, t.Any] | None, instance: t.Mapping[str, t.Any]) -> str:
+    if known:
+        return (
+            f"instance {instance['name']} failed with {known.get('code') or 'no known cause'} at {known.get('time')} and is not tried "
+            "again; dflash_retry_failed=true tries it"
+        )
+    return str(ready.get("msg") or f"instance {instance['name']} is not ready")
+
+
 def instance_outcome(
     ready: t.Mapping[str, t.Any],
     started: t.Mapping[str, t.Any],
@@ -53,8 +62,9 @@ def instance_outcome(
     check_mode: bool = False,
 ) -> dict[str, t.Any]:
     """Outcome of one attempt; in check mode nothing was started, and what would be started is taken to become ready."""
-    serves = check_mode or bool(ready.get("ready"))
-    diagnosis = {} if serves else dict(ready.get("diagnosis") or {})
+    known = started.get("known_failure")
+    serves = known is None and (check_mode or bool(ready.get("ready")))
+    diagnosis = {} if serves else {**known, "known": True} if known else dict(ready.get("diagnosis") or {})
     return {
         "name": instance["name"],
         "ready": serves,
@@ -62,7 +72,7 @@ def instance_outcome(
         "generation": started.get("generation"),
         "previous": started.get("previous"),
         "diagnosis": diagnosis,
-        "message": "" if serves else str(ready.get("msg") or f"instance {instance['name']} is not ready"),
+        "message": "" if serves else _message(ready, known, instance),
         "acceptance_length": ready.get("acceptance_length"),
         "elapsed": ready.get("elapsed"),
         "journal_tail": [] if serves else list(ready.get("journal_tail") or []),

@@ -65,6 +65,13 @@ options:
     description: Number of generations kept, the present one included.
     type: int
     default: 5
+  skip_known_failure:
+    description:
+      - With O(state=started), leave the host as it is when this very generation failed before, another one became ready in its place,
+        serves now, and nothing happened to the instance since. RV(known_failure) then says what is known.
+      - This keeps a second deployment of a degraded instance from stopping what serves.
+    type: bool
+    default: false
   gpu_containers:
     description: Containers on this host that use a GPU now. A daemon-reload can cut their GPU access.
     type: list
@@ -120,6 +127,11 @@ record:
   description: Record of the generation in force.
   returned: always
   type: dict
+known_failure:
+  description: Why the wanted generation was not started, with O(skip_known_failure); null when it was, or is in force.
+  returned: always
+  type: dict
+  sample: {code: nccl_unhandled_system_error, cause: null, time: '2026-11-30T14:09:36Z'}
 """
 
 import os
@@ -170,6 +182,15 @@ def wanted_generation(module: AnsibleModule, paths: store.Paths) -> dict:
     return {"id": generation.generation_id(**described), "enabled": module.params["enabled"], **described}
 
 
+def known_failure(module: AnsibleModule, paths: store.Paths, current: dict, wanted: dict | None) -> dict | None:
+    """What is known of a start that is not worth repeating; None where the host is to be changed, or already as wanted."""
+    if not module.params["skip_known_failure"] or module.params["state"] != "started" or wanted is None:
+        return None
+    if wanted["id"] == current["active"] or current["active_state"] != "active":
+        return None
+    return generation.known_failure(store.read_history(paths.history), paths.name, wanted["id"], current["active"])
+
+
 def refuse_daemon_reload(module: AnsibleModule, actions: list[str]) -> None:
     containers = module.params["gpu_containers"]
     if "daemon_reload" in actions and containers and not module.params["allow_daemon_reload"]:
@@ -196,6 +217,7 @@ def main() -> None:
             "api_key": {"type": "str", "no_log": True},
             "enabled": {"type": "bool", "default": True},
             "keep": {"type": "int", "default": 5},
+            "skip_known_failure": {"type": "bool", "default": False},
             "gpu_containers": {"type": "list", "elements": "str", "default": []},
             "allow_daemon_reload": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
@@ -214,7 +236,10 @@ def main() -> None:
     wanted = wanted_generation(module, paths) if starting else None
     key = keep_key(module, paths)
     current = store.read_current(paths, wanted["id"] if wanted else None, key, show)
-    if wanted is not None:
+    known = known_failure(module, paths, current, wanted)
+    if known is not None:
+        actions = []
+    elif wanted is not None:
         actions = generation.plan_start(current, wanted)
     else:
         actions = generation.plan_stop(current) if state == "stopped" else generation.plan_absent(current)
@@ -235,6 +260,8 @@ def main() -> None:
             module.fail_json(msg=f"instance {name!r}: {error.step} failed: {error}", actions=actions)
         except OSError as error:
             module.fail_json(msg=f"instance {name!r}: {error.strerror}: {error.filename}", actions=actions)
+    if known is not None:
+        wanted = {**current, "id": wanted["id"], "record": {}}
     after_unit = wanted["unit"] if wanted else (None if state == "absent" else current["unit"])
     after_environment = wanted["environment"] if wanted else (None if state == "absent" else current["environment"])
     module.exit_json(
@@ -244,6 +271,7 @@ def main() -> None:
         previous=current["active"],
         unit=paths.unit_name,
         record=wanted["record"] if wanted else {},
+        known_failure=known,
         diff=[
             {
                 "before": current["unit"] or "",

@@ -101,6 +101,26 @@ def previous_ready(
     return None
 
 
+def known_failure(
+    history: t.Iterable[t.Mapping[str, t.Any]], instance: str, wanted: str, active: str | None
+) -> dict[str, t.Any] | None:
+    """The failure of generation ``wanted`` that the ``active`` one is the answer to, else None.
+
+    That is the case when ``active`` became ready right after a row of failed attempts with ``wanted`` among them, and the instance's
+    history says nothing since: no remedy, no roll-back, no other start. Trying ``wanted`` again would stop a server that works for
+    an outcome that is known.
+    """
+    entries = [entry for entry in history if entry.get("instance") == instance]
+    if not entries or entries[-1].get("event") != "ready" or entries[-1].get("generation") != active:
+        return None
+    for entry in reversed(entries[:-1]):
+        if entry.get("event") != "failed":
+            return None
+        if entry.get("generation") == wanted:
+            return {key: entry.get(key) for key in ("code", "cause", "time")}
+    return None
+
+
 def superseded(
     history: t.Iterable[t.Mapping[str, t.Any]], instance: str, present: t.Iterable[str], keep: int
 ) -> list[str]:

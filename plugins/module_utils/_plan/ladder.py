@@ -126,10 +126,15 @@ def step(
         return _answer("try", ladder[0], "first attempt, as wished", "trying", AS_WISHED, None)
     last = attempts[-1]
     if last.get("ready"):
-        first_code = next((a.get("code") for a in attempts if not a.get("ready")), None)
+        first = next((a for a in attempts if not a.get("ready")), {})
+        first_code = first.get("code")
         if last["profile"] == AS_WISHED:
             return _answer("done", None, "serves as wished", "serving", AS_WISHED, None)
         reason = f"serves with profile {last['profile']}; as wished it failed with {first_code}"
+        if (first.get("diagnosis") or {}).get("known"):
+            reason += (
+                f" at {first['diagnosis'].get('time')} and was not tried again (dflash_retry_failed=true tries it)"
+            )
         return _answer("done", None, reason, "degraded", last["profile"], first_code)
 
     code, cause = str(last.get("code") or "unknown"), last.get("cause")

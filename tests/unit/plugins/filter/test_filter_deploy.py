@@ -60,6 +60,17 @@ def test_outcome_of_a_start():
     )
 
 
+def test_a_known_failure_is_an_attempt_that_was_not_made():
+    known = {"code": "nccl_unhandled_system_error", "cause": None, "time": "2026-11-30T14:09:36Z"}
+    started = {"generation": "aaa", "previous": "bbb", "known_failure": known}
+    outcome = instance_outcome.instance_outcome(
+        {"skipped": True}, started, {"name": "main", "profile": "as wished"}, check_mode=True
+    )
+    assert outcome["ready"] is False and "dflash_retry_failed=true" in outcome["message"]
+    kept = deploy.summary.attempt(outcome)
+    assert (kept["code"], kept["diagnosis"]["known"]) == ("nccl_unhandled_system_error", True)
+
+
 def test_verdicts_name_every_failed_thing_and_what_stopped_a_run():
     found = {
         "code": "gpu_oom",

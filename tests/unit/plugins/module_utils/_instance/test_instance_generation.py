@@ -150,3 +150,31 @@ def test_identity_changes_with_each_part():
     ]
     assert len({base, *others}) == 5
     assert generation.generation_id("u", "e", "r", {"a": 1}) == base
+
+
+def happened(*entries):
+    """History of instance main from (event, generation) pairs, with another instance's line between any two."""
+    lines = [
+        {"instance": "main", "event": event, "generation": which, "code": "c", "time": "t"} for event, which in entries
+    ]
+    return [line for entry in lines for line in (entry, {**entry, "instance": "other", "event": "failed"})]
+
+
+@pytest.mark.parametrize(
+    ("entries", "known"),
+    [
+        ([("failed", "wish"), ("ready", "low")], True),
+        ([("ready", "old"), ("failed", "wish"), ("failed", "middle"), ("ready", "low")], True),
+        ([("failed", "middle"), ("ready", "low")], False),
+        ([("failed", "wish"), ("ready", "old"), ("ready", "low")], False),
+        ([("failed", "wish"), ("ready", "low"), ("remedy", None)], False),
+        ([("failed", "wish"), ("remedy", None), ("ready", "low")], False),
+        ([("failed", "wish"), ("ready", "low"), ("rolled_back", "low")], False),
+        ([("failed", "wish"), ("ready", "other")], False),
+        ([("failed", "wish")], False),
+        ([], False),
+    ],
+)
+def test_a_failure_is_known_while_what_replaced_it_serves_and_nothing_happened_since(entries, known):
+    found = generation.known_failure(happened(*entries), "main", "wish", "low")
+    assert found == ({"code": "c", "cause": None, "time": "t"} if known else None)
