@@ -12,8 +12,8 @@ version_added: 1.0.0
 description:
   - Makes a release, that is, a virtual environment below O(releases) with exactly the packages of a lock file, the
     DDTree plugin and, where a lock calls for them, patches. Its name is a hash over all of these.
-  - A release that is there is verified. Files that were added are removed; one that drifted otherwise is made anew and
-    exchanged in one step.
+  - A release that is there is verified. Files that were added are removed; one that drifted otherwise is made beside
+    it, from its good files and the wheels where that suffices, else anew, and exchanged in one step.
   - The control node provides the wheels and sends those that the host lacks, so that a host needs no network.
   - No instance's link is touched. Older releases are removed with the wheels that only they were made from, but none
     that an instance links to, records as its way back, or still runs from.

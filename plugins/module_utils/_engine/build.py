@@ -22,7 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.inferlab.dflash.plugins.module_utils._engine import host, identity, manifest, patching, wheels
+from ansible_collections.inferlab.dflash.plugins.module_utils._engine import (
+    host,
+    identity,
+    manifest,
+    mend,
+    patching,
+    wheels,
+)
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.lock import Lock, Pin
 
@@ -156,6 +163,31 @@ def build(spec: Spec) -> dict[str, Any]:
     return recorded
 
 
+def mend_drifted(spec: Spec, recorded: dict[str, Any] | None, drift: list[dict[str, str]]) -> bool:
+    """Put a drifted release right without installing it anew; False, with nothing changed, where that is not possible."""
+    if not recorded or not drift:
+        return False
+    partial = spec.releases / f"{spec.id}.partial"
+    remove_leftovers(spec.releases)
+    partial.mkdir(mode=0o755)
+    wanted = {digest for _name, hashes in spec.wanted for digest in hashes}
+    try:
+        sources = [path for digest, path in wheels.by_hash(spec.wheels).items() if digest in wanted]
+        whole = mend.mend(spec.path, partial, recorded["files"], drift, sources, spec.patches)
+        if whole:
+            _seal(partial, recorded)
+    except (OSError, ValueError, EngineError):
+        # A file system without hard links, or a release that changes meanwhile.
+        whole = False
+    if not whole:
+        shutil.rmtree(partial, ignore_errors=True)
+        return False
+    _put_in_place(partial, spec.path)
+    # Removing the drifted release took the other link of each file away, which is a change of the file's inode.
+    _seal(spec.path, recorded)
+    return True
+
+
 def remove_leftovers(releases: Path) -> list[str]:
     """Remove what a killed build or replacement left behind; the caller holds the directory."""
     leftovers = [p for suffix in (".partial", ".replaced") for p in sorted(releases.glob(f"*{suffix}"))]
@@ -215,11 +247,18 @@ def _fill(spec: Spec, partial: Path) -> dict[str, Any]:
         "plugin": {"name": spec.plugin_name, "version": spec.plugin_version, "sha256": spec.plugin_sha256},
         "patches": applied,
         "files": manifest.collect(partial),
-        "stamps": manifest.stamps(partial),
     }
+    return _seal(partial, recorded)
+
+
+def _seal(path: Path, recorded: dict[str, Any]) -> dict[str, Any]:
+    """Write the manifest, with the stamps of the files as they are, and everything to disk."""
+    recorded = {**recorded, "stamps": manifest.stamps(path)}
     text = json.dumps(recorded, indent=1, sort_keys=True)
-    with open(partial / manifest.NAME, "w", encoding="utf-8") as handle:
+    unfinished = path / f".{manifest.NAME}.partial"
+    with open(unfinished, "w", encoding="utf-8") as handle:
         handle.write(text)
+    unfinished.replace(path / manifest.NAME)
     # One sync of the file system instead of one for each of some ten thousand files: after the rename, a power cut may
     # not leave a release that looks whole and is not.
     os.sync()

@@ -50,8 +50,8 @@ def collect(
 
 
 def stamps(root: Path) -> dict[str, str]:
-    """A short string for each regular file that is another one after every change to the file."""
-    return {path: _stamp(info) for path, info in _walk(root, "") if stat.S_ISREG(info.st_mode)}
+    """A short string for each regular file, the manifest excepted, that is another one after every change to the file."""
+    return {path: _stamp(info) for path, info in _walk(root, "") if stat.S_ISREG(info.st_mode) and path != NAME}
 
 
 def _stamp(info: os.stat_result) -> str:

@@ -37,8 +37,10 @@ def run(
         # Looked at again: another play may have made the release while this one was sending wheels.
         found = build.inspect(spec.path, verify)
         result = _planned(spec, found, instances, keep)
-        if found["state"] != "complete" and not build.remove_added(spec.path, found["manifest"], found["drift"]):
-            build.build(spec)
+        if found["state"] != "complete":
+            recorded, drift = found["manifest"], found["drift"]
+            if not (build.remove_added(spec.path, recorded, drift) or build.mend_drifted(spec, recorded, drift)):
+                build.build(spec)
         remove(spec.releases, result["removed"], wheel_dir)
     return result
 

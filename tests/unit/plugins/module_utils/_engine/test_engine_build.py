@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import mmap
 import os
@@ -160,6 +162,58 @@ def test_added_files_are_removed_without_making_it_anew(copied, tmp_path) -> Non
     result = release.run(copied, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 3)
     assert result["changed"]
     assert build.inspect(copied.path)["state"] == "complete"
+
+
+def _mended_from(spec, tmp_path, monkeypatch) -> str:
+    """Repair `spec`: "parts" when only what drifted was made again, "anew" when everything was installed."""
+    calls: list[str] = []
+    monkeypatch.setattr(build, "build", lambda spec, original=build.build: calls.append("anew") or original(spec))
+    release.run(spec, {"phase": "build"}, tmp_path / "wheels", tmp_path / "instances", 3)
+    assert build.inspect(spec.path)["state"] == "complete"
+    assert build.inspect(spec.path, "quick")["state"] == "complete"
+    assert [path.name for path in spec.releases.iterdir() if path.is_dir()] == [spec.id]
+    return "".join(calls) or "parts"
+
+
+def test_only_what_drifted_is_made_again(copied, tmp_path, monkeypatch) -> None:
+    site = _site(copied)
+    untouched = next(site.glob("tinyplugin*.dist-info/METADATA")).stat()
+    (site / "tinyengine" / "__init__.py").write_text("VALUE = 2\n")
+    (site / "tinyengine" / "data.txt").unlink()
+    (site / "tinyplugin.py").chmod(0o666)
+    (site / "extra.py").write_text("")
+    (copied.path / "venv" / "bin" / "python").unlink()
+    assert _mended_from(copied, tmp_path, monkeypatch) == "parts"
+    assert next(_site(copied).glob("tinyplugin*.dist-info/METADATA")).stat().st_ino == untouched.st_ino
+    recorded = json.loads((copied.path / manifest.NAME).read_text())
+    assert recorded["stamps"] == manifest.stamps(copied.path), "a quick look would read every file again"
+
+
+@pytest.mark.parametrize("lost", ["venv/bin/tinyengine", "byte code", "RECORD"])
+def test_what_no_wheel_holds_is_installed_anew(copied, tmp_path, monkeypatch, lost: str) -> None:
+    site = _site(copied)
+    victim = {
+        "byte code": next(site.glob("tinyengine/__pycache__/*.pyc")),
+        "RECORD": next(site.glob("tinyengine*.dist-info/RECORD")),
+    }.get(lost, copied.path / lost)
+    victim.write_bytes(b"other")
+    assert _mended_from(copied, tmp_path, monkeypatch) == "anew"
+
+
+def test_a_patched_file_is_mended_with_its_patch(tmp_path, monkeypatch) -> None:
+    wanted = tiny_spec(tmp_path)
+    build.build(wanted)
+    name = "tinyengine/data.txt"
+    content = (_site(wanted) / name).read_text()
+    digests = [hashlib.sha256(text.encode()).hexdigest() for text in (content, "patched\n")]
+    patch = {"name": "p", "file": name, "before": digests[0], "after": digests[1]}
+    patch["diff"] = f"@@ -1 +1 @@\n-{content}+patched\n"
+    shutil.rmtree(wanted.path)
+    spec = dataclasses.replace(wanted, patches=[patch])
+    build.build(spec)
+    (_site(spec) / name).write_text("drift\n")
+    assert _mended_from(spec, tmp_path, monkeypatch) == "parts"
+    assert (_site(spec) / name).read_text() == "patched\n"
 
 
 def test_plan_writes_nothing(tmp_path) -> None:
