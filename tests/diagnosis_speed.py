@@ -10,6 +10,7 @@ Prints a line a journal; asserts nothing, since a loaded machine is no fault of 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / ".collections"))
 
 from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import diagnose
+from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis.rules_engine import ROWS
 
 PREFIX = "2026-03-03T02:10:11+0000 node7 dflash-chat[42]: "
 FAULT = PREFIX + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -56,6 +58,44 @@ def noise(number: int) -> str:
     return f"{PREFIX}{' '.join(rng.choices(words, k=8))} {tail}"
 
 
+WORDS = sorted(
+    {
+        word
+        for row in ROWS
+        for branch in row.branches
+        for element in branch.elements
+        for word in element
+        if len(word) > 2
+    }
+)
+
+
+def tail_of(number: int, length: int = 12) -> str:
+    return "".join(random.Random(number).choices("abcdefghijklmnopqrstuvwxyz", k=length))
+
+
+def wording(number: int) -> str:
+    """The literals that the rules look for, in an order that means nothing."""
+    return f"{PREFIX}{' '.join(random.Random(number).choices(WORDS, k=8))} {tail_of(number)}"
+
+
+def refused(number: int) -> str:
+    """Lines that match a rule and are none of its business."""
+    return f"{PREFIX}INFO {tail_of(number)} asks: what is torch.OutOfMemoryError: CUDA out of memory? {tail_of(number + 1)}"
+
+
+def paths(number: int) -> str:
+    return f"{PREFIX}/data/{tail_of(number)} not found, missing model /x/{tail_of(number + 1)}"
+
+
+def record(number: int) -> str:
+    return json.dumps({"log": noise(number) + "\n", "stream": "stderr", "time": "2026-03-03T02:10:11.1Z"})
+
+
+def unique(number: int) -> str:
+    return f"{PREFIX}{' '.join(tail_of(8 * number + i) for i in range(8))}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time the diagnosis over large journals.")
     parser.add_argument("--lines", type=int, default=50000)
@@ -64,6 +104,7 @@ def main() -> None:
         "serving": [decoding(n) if n % 3 else access(n) for n in range(count)],
         "adversarial": [noise(n) for n in range(count)],
         "mixed": [(decoding, access, noise)[n % 3](n) for n in range(count)],
+        **{kind.__name__: [kind(n) for n in range(count)] for kind in (wording, refused, paths, record, unique)},
     }
     for name, lines in journals.items():
         text = "\n".join([*lines, FAULT])

@@ -56,8 +56,10 @@ class Context:
     def __init__(self, channels: dict[str, Any]) -> None:
         self.channels = channels
         self._texts: dict[str, str] = {}
+        journal = readable(channels.get("unit_journal"))
         self.logs = {
-            name: Log(name, channels.get(name), compact=True) for name in set(ENGINE_CHANNELS + KERNEL_CHANNELS)
+            name: Log(name, journal if name == "unit_journal" else channels.get(name), compact=True)
+            for name in set(ENGINE_CHANNELS + KERNEL_CHANNELS)
         }
         self.unit = service_facts.unit(self.text("unit_show"))
         self.driver = driver_facts.collect(self.text)
@@ -74,16 +76,15 @@ class Context:
         self.stops: dict[str, int] = {}
         for name in ENGINE_CHANNELS:
             self.starts[name], self.stops[name] = self._window(self.logs[name])
-        self.acceptance = service_facts.acceptance(self._run_in_question("unit_journal"))
+        self.acceptance = service_facts.acceptance(self._run_in_question(journal))
 
-    def _run_in_question(self, name: str) -> str:
-        """The whole text, repeats included, from the start of the run in question."""
-        text = readable(self.channels.get(name))
-        start = self.starts[name]
+    def _run_in_question(self, journal: str) -> str:
+        """The whole I(journal), repeats included, from the start of the run in question."""
+        start = self.starts["unit_journal"]
         if start <= 0:
-            return text
-        first = self.logs[name].line_at(start).text
-        return text[max(0, text.rfind(first)) :]
+            return journal
+        first = self.logs["unit_journal"].line_at(start).text
+        return journal[max(0, journal.rfind(first)) :]
 
     def log(self, name: str) -> Log:
         """A channel as a log."""

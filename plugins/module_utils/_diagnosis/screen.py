@@ -128,6 +128,8 @@ def read(pattern: re.Pattern) -> tuple[Alternative, ...]:
 
 # In a flood of lines that are alike but no error, so many are looked at from its beginning and so many from its end.
 MOST_ALIKE = 500
+# Likewise for lines that have a part of the literals only.
+MOST_LACKING = 5000
 
 
 def tail(low: str, word: str, start: int) -> int:
@@ -183,7 +185,7 @@ class Candidates:
             return None
         for word in branch.driver:
             ahead: dict[str, int] = {}
-            refused = 0
+            refused = lacking = 0
             at = low.find(word, start) if self.may_hold(word) else -1
             while 0 <= at < stop:
                 begin, end = low.rfind("\n", 0, at) + 1, low.find("\n", at)
@@ -202,6 +204,9 @@ class Candidates:
                     end = self._next(lacks, end, ahead)
                     if end < 0:
                         break
+                    lacking += 1
+                    if lacking == MOST_LACKING:
+                        end = tail(low, word, end)
                 at = low.find(word, end)
         return found
 
