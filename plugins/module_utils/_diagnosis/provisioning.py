@@ -162,6 +162,13 @@ def _flat(text: str) -> str:
     return text.replace("\\n", "\n").replace('\\"', '"').replace("\\u00d7", "×")
 
 
+# The package at fault where another line of the same report names it.
+_PACKAGE = re.compile(
+    r"[Pp]ackage '([\w.+-]+)' has no installation candidate|No package ([\w.+-]+) available|No match for argument: ([\w.+-]+)"
+    r"|Unable to locate package ([\w.+-]+)|Package ([\w.+-]+) is not available, but is referred to"
+)
+
+
 def _values(row: Row, match: re.Match, text: str, ctx: Context) -> dict[str, Any]:
     parsed = {key.rstrip("0123456789"): item for key, item in match.groupdict().items() if item}
     if row.code == "apt_lock_held":
@@ -178,6 +185,11 @@ def _values(row: Row, match: re.Match, text: str, ctx: Context) -> dict[str, Any
         if package:
             parsed["package"] = package.group(1)
     if row.code == "apt_held_broken":
+        found = _PACKAGE.search(text)
+        if found and "package" not in parsed:
+            parsed["package"] = next(name for name in found.groups() if name)
+        if "package" in parsed:
+            parsed["package"] = parsed["package"].strip("'\"`.,;:)]}")
         requested = re.search(r"\(item=(\[[^\]]+\])\)", text)
         if requested:
             parsed["requested"] = re.findall(r"'([^']+)'", requested.group(1))

@@ -549,6 +549,7 @@ _ARGUMENTS = (
         r"does not support (?P<backend4>\w+) attention backend",
         r"attention[_ -]backend[^\n]*(?:is not supported|not allowed|unsupported|must be|is required|but got)[^\n]*?(?P<backend5>\w+)?",
         r"(?:not supported|unsupported|not compatible)[^\n]*with (?P<backend6>\w+) attention backend",
+        parse=p.key_values,
     ),
     row(
         "server_args_invalid",
