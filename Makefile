@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-torch setup-release lab-up lab-down deploy stop survey bench monitoring diagnose lint unit sanity molecule test test-all \
-  release ee awx-check clean
+  release ee awx-check docs clean
 
 export CONTAINERS_CONF := $(CURDIR)/tests/images/containers.conf
 BIN := .venv/bin
@@ -61,10 +61,10 @@ molecule: setup  ## Molecule; SCENARIO=name[,name] for some of them
 	@$(BIN)/python tests/run.py molecule $(if $(SCENARIO),--scenario $(SCENARIO))
 
 test: setup setup-torch  ## Everything that CI runs; ends in one line of counts
-	@$(BIN)/python tests/run.py lint package molecule --beside sanity,unit
+	@$(BIN)/python tests/run.py lint package molecule --beside sanity,unit,awx
 
 test-all: setup setup-torch  ## test, and what takes longer (scale, kill series, image builds)
-	@$(BIN)/python tests/run.py lint package molecule long --beside sanity,unit
+	@$(BIN)/python tests/run.py lint package molecule long --beside sanity,unit,awx
 
 release: setup setup-release  ## Build dist/*.tar.gz and check it
 	@tools/release.sh
@@ -73,7 +73,10 @@ ee: release  ## Build the execution environment image
 	@tools/ee.sh
 
 awx-check: setup  ## Hold the AWX definitions against awx.awx's documented arguments
-	@$(BIN)/python tests/awx/check.py
+	@$(BIN)/python tests/run.py awx
+
+docs: setup  ## Build a browsable site of modules, filters and roles: .build/docs/html/index.html
+	@tools/docs.sh
 
 clean: ## Remove what the targets made here (environments, build and report folders); lab hosts stay
 	@rm -rf .build .venv .venv-* .ansible .cache .pytest_cache .ruff_cache .hypothesis dist tests/output

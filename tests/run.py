@@ -3,7 +3,7 @@
 """Run the project's checks and end in one line of counts.
 
 usage: tests/run.py STEP [STEP ...] [--beside STEP[,STEP]] [--scenario NAME[,NAME]]
-Steps: lint, sanity, unit, package, molecule, long. A linter or a Molecule scenario counts as one test; pytest reports its own
+Steps: lint, sanity, unit, package, awx, molecule, long. A linter or a Molecule scenario counts as one test; pytest reports its own
 numbers through JUnit files. A Python interpreter that is not there counts as one skipped test, by name. Steps named with
 --beside run at the same time, in a process of their own whose output follows at the end. Exit status 1 when anything failed, or
 when nothing ran.
@@ -203,6 +203,11 @@ def package(totals: Totals, _options: argparse.Namespace) -> None:
     totals.junit("ddtree package", report, status, seconds)
 
 
+def awx(totals: Totals, _options: argparse.Namespace) -> None:
+    status, seconds = run([str(ROOT / ".venv/bin/python"), str(ROOT / "tests/awx/check.py")])
+    totals.record("AWX definitions", status == 0, seconds)
+
+
 # Scenarios that have not passed a whole run through this runner yet; they wait in `long` until they have.
 UNPROVEN = {"benchmark", "deploy", "diagnosis", "engine", "survey"}
 
@@ -225,8 +230,11 @@ def molecule_scenario(totals: Totals, name: str) -> None:
         "CONTAINERS_CONF": str(ROOT / "tests/images/containers.conf"),
         "MOLECULE_GROUPS": f"molecule_{name}",
         "MOLECULE_KEY": str(key),
+        "ANSIBLE_RUNNER": str(ROOT / ".venv-release/bin/ansible-runner"),
         "PY_COLORS": "0",
     }
+    if name == "deploy":  # ansible-runner
+        subprocess.run([ROOT / "tools/setup.sh", "release"], check=True)
     begin = time.monotonic()
 
     def step(*words: str) -> bool:
@@ -258,7 +266,15 @@ def long(totals: Totals, _options: argparse.Namespace) -> None:
         totals.record(script.name, status == 0, seconds)
 
 
-STEPS = {"lint": lint, "sanity": sanity, "unit": unit, "package": package, "molecule": molecule, "long": long}
+STEPS = {
+    "lint": lint,
+    "sanity": sanity,
+    "unit": unit,
+    "package": package,
+    "awx": awx,
+    "molecule": molecule,
+    "long": long,
+}
 
 
 class Beside:

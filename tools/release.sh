@@ -67,6 +67,7 @@ check "tarball is below 20 MB" size_below_20_mb
 check "installs and runs from an empty directory" runs_from_an_empty_directory
 check "galaxy-importer is clean" galaxy_importer
 check "documentation lint" docs_lint
+check "documentation site builds" tools/docs.sh
 check "changelog lint" changelog_lint
 check "licences of every file (reuse)" licences
 check "SBOM of the engine locks" sbom

@@ -61,10 +61,12 @@ def awx_survey(
         raise AnsibleFilterError(str(error)) from error
 
 
-def awx_workflow_nodes(nodes: t.Sequence[t.Mapping[str, t.Any]], organization: str) -> list[dict[str, t.Any]]:
-    """The workflow_nodes of awx.awx.workflow_job_template."""
+def awx_workflow_nodes(
+    nodes: t.Sequence[t.Mapping[str, t.Any]], workflow: str, organization: str
+) -> list[dict[str, t.Any]]:
+    """Arguments of awx.awx.workflow_job_template_node for each node."""
     try:
-        return awx_objects.workflow_nodes(nodes, organization)
+        return awx_objects.workflow_nodes(nodes, workflow, organization)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -43,13 +43,14 @@ EVERYTHING = {
     "awx_notification": NOTIFICATION,
     "awx_remove_organization": True,
 }
-LOCAL = {"awx_scm_type": "", "awx_local_path": "dflash", "awx_inventory_synchronised": False}
+LOCAL = {"awx_scm_type": "", "awx_local_path": "dflash"}
 # Which module makes what an argument names.
 REFERENCES = {
     "organization": "organization",
     "project": "project",
     "source_project": "project",
     "inventory": "inventory",
+    "workflow_job_template": "workflow_job_template",
     "execution_environment": "execution_environment",
     "unified_job_template": "job_template",
     "notification_templates_error": "notification_template",
@@ -62,7 +63,7 @@ class Entry(t.NamedTuple):
 
     @property
     def name(self) -> str:
-        return str(self.arguments.get("name"))
+        return str(self.arguments.get("name") or self.arguments.get("identifier"))
 
 
 def collection() -> None:
@@ -131,13 +132,15 @@ def survey_errors(spec: dict[str, t.Any]) -> list[str]:
     errors = [f"{key} is missing" for key in ("name", "description", "spec") if key not in spec]
     for question in spec.get("spec", []):
         name = question.get("variable", "?")
-        for key in ("question_name", "question_description", "variable", "type", "required", "default", "choices"):
+        for key in ("question_name", "question_description", "variable", "type", "required", "choices"):
             if key not in question:
                 errors.append(f"{name}: {key} is missing")
         if question.get("type") not in QUESTION_TYPES:
             errors.append(f"{name}: type {question.get('type')!r} is not one of AWX's")
+        if question.get("default") == "":
+            errors.append(f"{name}: an empty default would be given to the job and win over the inventory")
         if question.get("type") == "multiplechoice" and question.get("default") not in (
-            "",
+            None,
             *question.get("choices", []),
         ):
             errors.append(f"{name}: default {question.get('default')!r} is not among the choices")
@@ -152,10 +155,10 @@ def reference_errors(entry: Entry, made: set[tuple[str, str]]) -> list[str]:
         for name in names if isinstance(names, list) else [names]:
             if (module, name) not in made:
                 errors.append(f"{key} {name!r} was not made before")
-    for node in entry.arguments.get("workflow_nodes") or []:
-        job = node["unified_job_template"]
-        if job["type"] == "job_template" and ("job_template", job["name"]) not in made:
-            errors.append(f"workflow node {node['identifier']}: job template {job['name']!r} was not made before")
+    for key in ("success_nodes", "failure_nodes"):
+        for node in entry.arguments.get(key) or []:
+            if ("workflow_job_template_node", node) not in made:
+                errors.append(f"{key} {node!r} was not made before")
     return errors
 
 
@@ -190,8 +193,12 @@ class Checks:
             state = [] if entry.arguments.get("state") == "absent" else ["state is not absent"]
             self.say(f"{title}: {entry.module} {entry.name!r}", [*self.argument_errors(entry), *state])
         gone = {(entry.module, entry.name) for entry in entries}
-        # An inventory source goes with its inventory.
-        kept = {(module, name) for module, name in made - gone if module not in {*left, "inventory_source"}}
+        # An inventory source goes with its inventory, a node with its workflow.
+        kept = {
+            (module, name)
+            for module, name in made - gone
+            if module not in {*left, "inventory_source", "workflow_job_template_node"}
+        }
         self.say(f"{title}: what was made is removed", [f"{module} {name!r} stays" for module, name in sorted(kept)])
 
     def refused(self, title: str, variables: dict[str, t.Any], text: str) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """AWX objects from this project's short definitions. Pure; private to this collection.
 
-Source of the formats: the documentation of awx.awx.job_template and awx.awx.workflow_job_template.
+Source of the formats: the documentation of awx.awx.job_template and awx.awx.workflow_job_template_node.
 """
 
 from __future__ import annotations
@@ -41,31 +41,44 @@ def job_template(
     return without_empty(template)
 
 
-def workflow_nodes(nodes: t.Sequence[t.Mapping[str, t.Any]], organization: str) -> list[dict[str, t.Any]]:
-    """The ``workflow_nodes`` of awx.awx.workflow_job_template.
+def workflow_nodes(
+    nodes: t.Sequence[t.Mapping[str, t.Any]], workflow: str, organization: str
+) -> list[dict[str, t.Any]]:
+    """Arguments of awx.awx.workflow_job_template_node for each node, every one after those that it leads to.
 
-    :raises ValueError: a node that leads to one that is not there.
+    One by one, because the workflow_nodes of awx.awx.workflow_job_template report an approval as changed on every run.
+
+    :raises ValueError: a node that leads to one that is not there, or back to itself.
     """
-    known = {node["identifier"] for node in nodes}
-    result = []
-    for node in nodes:
-        for target in [*node.get("success", []), *node.get("failure", [])]:
-            if target not in known:
-                raise ValueError(
-                    f"workflow node {node['identifier']!r} leads to {target!r}, which is not a node; there are: {', '.join(sorted(known))}"
-                )
-        if "approval" in node:
-            job = {"name": node["approval"], "description": node["approval"], "type": "workflow_approval", "timeout": 0}
-        else:
-            job = {"name": node["template"], "type": "job_template", "organization": {"name": organization}}
-        result.append(
-            {
-                "identifier": node["identifier"],
-                "unified_job_template": job,
-                "related": {
-                    "success_nodes": [{"identifier": target} for target in node.get("success", [])],
-                    "failure_nodes": [{"identifier": target} for target in node.get("failure", [])],
-                },
-            }
-        )
-    return result
+    short = {node["identifier"]: node for node in nodes}
+    ordered: dict[str, dict[str, t.Any]] = {}
+
+    def add(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise ValueError(f"workflow node {name!r} leads back to itself: {' -> '.join((*path, name))}")
+        if name not in short:
+            raise ValueError(
+                f"workflow node {path[-1]!r} leads to {name!r}, which is not a node; there are: {', '.join(sorted(short))}"
+            )
+        for target in [*short[name].get("success", []), *short[name].get("failure", [])]:
+            add(target, (*path, name))
+        ordered.setdefault(name, _node(short[name], workflow, organization))
+
+    for identifier in short:
+        add(identifier, ())
+    return list(ordered.values())
+
+
+def _node(node: t.Mapping[str, t.Any], workflow: str, organization: str) -> dict[str, t.Any]:
+    if "approval" in node:
+        runs = {"approval_node": {"name": node["approval"], "description": node["approval"], "timeout": 0}}
+    else:
+        runs = {"unified_job_template": node["template"], "lookup_organization": organization}
+    return {
+        "identifier": node["identifier"],
+        "workflow_job_template": workflow,
+        "organization": organization,
+        **runs,
+        "success_nodes": list(node.get("success", [])),
+        "failure_nodes": list(node.get("failure", [])),
+    }

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-# AWX's own limits of a text answer.
-TEXT_BOUNDS = (0, 1024)
+# Lengths of a text answer. Not 0: the controller would then take an empty text for an answer.
+TEXT_BOUNDS = (1, 1024)
 
 
 class FormError(ValueError):
@@ -39,23 +39,24 @@ def question(name: str, option: t.Mapping[str, t.Any], bounds: t.Sequence[int] |
         asked, choices = {"int": "integer", "float": "float"}.get(kind, "text"), []
     else:
         raise FormError(f"{name} is of type {kind}, which a survey form cannot ask for")
-    default = option.get("default", "")
+    default = option.get("default")
     if isinstance(default, bool):
         default = "true" if default else "false"
     low, high = bounds if bounds else (TEXT_BOUNDS if asked == "text" else (None, None))
     if asked in ("integer", "float") and bounds is None:
         raise FormError(f"{name} is a number without bounds; add them to dflash_bounds")
-    return {
+    asks = {
         "question_name": name.replace("dflash_", "").replace("_", " ").capitalize(),
         "question_description": _words(option["description"]),
         "variable": name,
         "type": asked,
         "required": bool(option.get("required", False)),
-        "default": default,
         "choices": choices,
         "min": low,
         "max": high,
     }
+    # A controller gives every default to the job, an empty one too, and that would win over what the inventory says.
+    return asks if default is None else {**asks, "default": default}
 
 
 def form(

@@ -35,29 +35,35 @@ def test_check_mode_has_templates_of_its_own():
     assert kinds["DFlash deploy"] == "run"
 
 
+def nodes_of(short):
+    return {node["identifier"]: node for node in awx_objects.workflow_nodes(short, "W", "DFlash")}
+
+
 def test_workflow_goes_from_survey_over_approval_to_benchmark_and_back_on_failure():
-    nodes = {node["identifier"]: node for node in awx_objects.workflow_nodes(AWX["awx_workflow_nodes"], "DFlash")}
-
-    def after(name, kind):
-        return [target["identifier"] for target in nodes[name]["related"][f"{kind}_nodes"]]
-
-    assert nodes["approve"]["unified_job_template"]["type"] == "workflow_approval"
-    assert [
-        after("survey", "success"),
-        after("approve", "success"),
-        after("reconcile", "success"),
-        after("deploy", "success"),
-    ] == [
-        ["approve"],
-        ["reconcile"],
-        ["deploy"],
-        ["benchmark"],
-    ]
-    assert after("deploy", "failure") == after("benchmark", "failure") == ["rollback"]
+    nodes = nodes_of(AWX["awx_workflow_nodes"])
+    assert nodes["approve"]["approval_node"]["name"] and "unified_job_template" not in nodes["approve"]
+    way = ["survey", "approve", "reconcile", "deploy", "benchmark"]
+    assert [nodes[name]["success_nodes"] for name in way] == [*([name] for name in way[1:]), []]
+    assert nodes["deploy"]["failure_nodes"] == nodes["benchmark"]["failure_nodes"] == ["rollback"]
     names = {short["name"] for short in AWX["awx_templates"]}
-    assert {node["template"] for node in AWX["awx_workflow_nodes"] if "template" in node} <= names
+    assert {node["unified_job_template"] for node in nodes.values() if "unified_job_template" in node} <= names
 
 
-def test_a_node_that_leads_nowhere_is_refused():
-    with pytest.raises(ValueError, match="leads to 'nowhere'"):
-        awx_objects.workflow_nodes([{"identifier": "a", "template": "x", "success": ["nowhere"]}], "DFlash")
+def test_a_node_comes_after_those_that_it_leads_to():
+    made = set()
+    for node in awx_objects.workflow_nodes(AWX["awx_workflow_nodes"], "W", "DFlash"):
+        assert {*node["success_nodes"], *node["failure_nodes"]} <= made
+        made.add(node["identifier"])
+    assert made == {node["identifier"] for node in AWX["awx_workflow_nodes"]}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ([{"identifier": "a", "template": "x", "success": ["nowhere"]}], "leads to 'nowhere'"),
+        ([{"identifier": "a", "template": "x", "failure": ["a"]}], "back to itself: a -> a"),
+    ],
+)
+def test_a_node_that_leads_nowhere_or_to_itself_is_refused(nodes, text):
+    with pytest.raises(ValueError, match=text):
+        nodes_of(nodes)

@@ -23,8 +23,8 @@ def test_the_form_equals_the_options():
         assert question["choices"] == (
             [str(c) for c in option.get("choices", [])] or (["true", "false"] if option["type"] == "bool" else [])
         )
-        default = option.get("default", "")
-        assert question["default"] == (str(default).lower() if isinstance(default, bool) else default)
+        default = option.get("default")
+        assert question.get("default") == (str(default).lower() if isinstance(default, bool) else default)
         assert question["required"] is bool(option.get("required", False))
         if question["variable"] in BOUNDS:
             assert [question["min"], question["max"]] == BOUNDS[question["variable"]]
@@ -40,6 +40,15 @@ def test_the_bounds_are_those_that_the_playbooks_enforce(name):
     for value in (low - 1, high + 1):
         with pytest.raises(errors.PlanError, match=key):
             wishes.normalise([], {**base, name: str(value)})
+
+
+def test_a_question_that_is_not_answered_leaves_the_option_to_the_inventory():
+    for question in survey_form.form("Deploy", ASKED, OPTIONS, BOUNDS)["spec"]:
+        if question["variable"] in wishes.FLAT_OPTIONS:
+            assert "default" not in question, "a controller gives every default to the job"
+            assert question["required"] is False
+        if question["type"] == "text":
+            assert question["min"] == 1, "an empty text is no answer"
 
 
 def test_every_flat_option_but_the_name_is_asked_for():
