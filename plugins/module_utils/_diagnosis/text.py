@@ -92,6 +92,9 @@ _STAMP_KEYS = frozenset(
 )
 
 
+_RECORDS = json.JSONDecoder()
+
+
 def unwrapped(text: str) -> str:
     """I(text) where lines that are JSON records of a logger, a container runtime or journalctl became the message they carry."""
     if '{"' not in text:
@@ -104,10 +107,10 @@ def unwrapped(text: str) -> str:
 def _message(line: str) -> str:
     at = line.find('{"')
     try:
-        record = json.loads(line[at:]) if at <= 200 else None
+        record = _RECORDS.raw_decode(line, at)[0] if at <= 200 else {}
     except ValueError:
         return line
-    if not isinstance(record, dict) or not _STAMP_KEYS & record.keys():
+    if _STAMP_KEYS.isdisjoint(record):
         return line
     message = next((record[key] for key in _MESSAGE_KEYS if key in record), None)
     if isinstance(message, list) and all(isinstance(item, int) and 0 <= item < 256 for item in message):
