@@ -65,8 +65,10 @@ def role_readmes() -> dict[Path, str]:
         role = specs.parent.parent
         lines = [
             "<!--",
+            # REUSE-IgnoreStart
             "SPDX-FileCopyrightText: 2026 inferlab.dflash contributors",
             "SPDX-License-Identifier: GPL-3.0-or-later",
+            # REUSE-IgnoreEnd
             "Written by tools/readme_tables.py from meta/argument_specs.yml; do not edit.",
             "-->",
             "",

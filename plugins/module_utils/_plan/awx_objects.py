@@ -44,14 +44,15 @@ def job_template(
 def workflow_nodes(
     nodes: t.Sequence[t.Mapping[str, t.Any]], workflow: str, organization: str
 ) -> list[dict[str, t.Any]]:
-    """Arguments of awx.awx.workflow_job_template_node for each node, every one after those that it leads to.
+    """Arguments of awx.awx.workflow_job_template_node, call by call: every node after those that it leads to.
 
-    One by one, because the workflow_nodes of awx.awx.workflow_job_template report an approval as changed on every run.
+    Node by node, because the workflow_nodes of awx.awx.workflow_job_template report an approval as changed on every run; and an approval
+    in two calls, because the module looks for an approval's links at the wrong place when it exists already.
 
     :raises ValueError: a node that leads to one that is not there, or back to itself.
     """
     short = {node["identifier"]: node for node in nodes}
-    ordered: dict[str, dict[str, t.Any]] = {}
+    ordered: dict[str, list[dict[str, t.Any]]] = {}
 
     def add(name: str, path: tuple[str, ...]) -> None:
         if name in path:
@@ -62,23 +63,17 @@ def workflow_nodes(
             )
         for target in [*short[name].get("success", []), *short[name].get("failure", [])]:
             add(target, (*path, name))
-        ordered.setdefault(name, _node(short[name], workflow, organization))
+        ordered.setdefault(name, _calls(short[name], workflow, organization))
 
     for identifier in short:
         add(identifier, ())
-    return list(ordered.values())
+    return [call for calls in ordered.values() for call in calls]
 
 
-def _node(node: t.Mapping[str, t.Any], workflow: str, organization: str) -> dict[str, t.Any]:
+def _calls(node: t.Mapping[str, t.Any], workflow: str, organization: str) -> list[dict[str, t.Any]]:
+    where = {"identifier": node["identifier"], "workflow_job_template": workflow, "organization": organization}
+    links = {"success_nodes": list(node.get("success", [])), "failure_nodes": list(node.get("failure", []))}
     if "approval" in node:
-        runs = {"approval_node": {"name": node["approval"], "description": node["approval"], "timeout": 0}}
-    else:
-        runs = {"unified_job_template": node["template"], "lookup_organization": organization}
-    return {
-        "identifier": node["identifier"],
-        "workflow_job_template": workflow,
-        "organization": organization,
-        **runs,
-        "success_nodes": list(node.get("success", [])),
-        "failure_nodes": list(node.get("failure", [])),
-    }
+        approval = {"name": node["approval"], "description": node["approval"], "timeout": 0}
+        return [{**where, "approval_node": approval}, {**where, **links}]
+    return [{**where, "unified_job_template": node["template"], "lookup_organization": organization, **links}]
