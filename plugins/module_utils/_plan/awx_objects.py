@@ -76,4 +76,6 @@ def _calls(node: t.Mapping[str, t.Any], workflow: str, organization: str) -> lis
     if "approval" in node:
         approval = {"name": node["approval"], "description": node["approval"], "timeout": 0}
         return [{**where, "approval_node": approval}, {**where, **links}]
-    return [{**where, "unified_job_template": node["template"], "lookup_organization": organization, **links}]
+    runs = {"unified_job_template": node["template"], "lookup_organization": organization}
+    given = {"extra_data": dict(node["variables"])} if node.get("variables") else {}
+    return [{**where, **runs, **given, **links}]

@@ -49,6 +49,10 @@ def test_workflow_goes_from_survey_over_approval_to_benchmark_and_back_on_failur
     way = ["survey", "approve", "reconcile", "deploy", "benchmark"]
     assert [nodes[name]["success_nodes"] for name in way] == [*([name] for name in way[1:]), []]
     assert nodes["deploy"]["failure_nodes"] == nodes["benchmark"]["failure_nodes"] == ["rollback"]
+    assert nodes["rollback"]["extra_data"] == {"dflash_before": {}}, (
+        "without a deployment's artifacts nothing is undone"
+    )
+    assert "extra_data" not in nodes["deploy"]
     names = {short["name"] for short in AWX["awx_templates"]}
     assert {node["unified_job_template"] for node in nodes.values() if "unified_job_template" in node} <= names
 
