@@ -7,12 +7,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CONTAINERS_CONF=$PWD/tests/images/containers.conf
 release=$PWD/.venv-release/bin
-base=${EE_BASE_IMAGE:-localhost/dflash-ee-base}
+base=${EE_BASE_IMAGE:-localhost/dflash-ee-base:latest}
 tag=${EE_TAG:-localhost/dflash-ee}
 
 [ -n "$(ls dist/inferlab-dflash-*.tar.gz 2>/dev/null)" ] || { echo "ee: build the collection first: make release" >&2; exit 1; }
 
-if [ "$base" = localhost/dflash-ee-base ] && ! podman image exists "$base"; then
+if [ "$base" = localhost/dflash-ee-base:latest ] && ! podman image exists "$base"; then
   echo "ee: making $base from Debian packages"
   sources=/etc/apt/sources.list.d/debian.sources
   [ -f "$sources" ] || sources=/etc/apt/sources.list
