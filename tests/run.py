@@ -208,14 +208,10 @@ def awx(totals: Totals, _options: argparse.Namespace) -> None:
     totals.record("AWX definitions", status == 0, seconds)
 
 
-# Scenarios that have not passed a whole run through this runner yet; they wait in `long` until they have.
-UNPROVEN = {"benchmark", "deploy", "diagnosis", "engine", "survey"}
-
-
 def scenario_names(kind: str) -> list[str]:
-    """Scenarios of one kind: those whose name ends in _full and the unproven ones are long, `default` only makes hosts."""
+    """Scenarios of one kind: those whose name ends in _full are long, `default` only makes hosts."""
     names = sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml") if path.parent.name != "default")
-    return [name for name in names if (name.endswith("_full") or name in UNPROVEN) == (kind == "long")]
+    return [name for name in names if name.endswith("_full") == (kind == "long")]
 
 
 def molecule_scenario(totals: Totals, name: str) -> None:
