@@ -82,7 +82,8 @@ class _Reader:
 
     def _group(self) -> list[AnyOf]:
         opening = re.compile(r"\((?:\?(?:P<\w+>|:|<?[=!]))?").match(self._source, self._at)
-        assert opening is not None
+        if opening is None:
+            raise ValueError(f"no group at {self._at} in {self._source!r}")
         self._at = opening.end()
         branches = self.alternatives()
         self._at += 1
