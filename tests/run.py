@@ -214,8 +214,8 @@ def scenario_names(kind: str) -> list[str]:
     return [name for name in names if name.endswith("_full") == (kind == "long")]
 
 
-def molecule_scenario(totals: Totals, name: str) -> None:
-    """Make the scenario's hosts, run its sequence, remove the hosts; the exit code decides."""
+def molecule_scenario(totals: Totals, name: str, more: dict[str, str] | None = None) -> None:
+    """Make the scenario's hosts, run its sequence, remove the hosts; the exit code decides. `more` is environment for its tests."""
     tools = ROOT / ".venv" / "bin"
     # Not in Molecule's own directories: a reset removes those.
     key = ROOT / ".build" / "molecule" / "id_ed25519"
@@ -241,7 +241,7 @@ def molecule_scenario(totals: Totals, name: str) -> None:
     step("reset", "-s", "default")
     ok = step("create", "-s", "default") and step("test", "-s", name, "--destroy=never")
     step("destroy", "-s", "default")
-    totals.record(f"molecule {name}", ok, time.monotonic() - begin)
+    totals.record(" ".join(["molecule", name, *(more or {})]), ok, time.monotonic() - begin)
 
 
 def molecule(totals: Totals, options: argparse.Namespace) -> None:
@@ -257,6 +257,7 @@ def molecule(totals: Totals, options: argparse.Namespace) -> None:
 def long(totals: Totals, _options: argparse.Namespace) -> None:
     for name in scenario_names("long"):
         molecule_scenario(totals, name)
+    molecule_scenario(totals, "deploy", {"LAB_LONG": "1"})
     for script in sorted((ROOT / "tests" / "long").glob("*.sh")):
         status, seconds = run(["bash", str(script)])
         totals.record(script.name, status == 0, seconds)
