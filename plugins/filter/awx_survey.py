@@ -48,7 +48,10 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._plan import awx_objects, survey_form
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+awx_objects = Lazy("module_utils._plan.awx_objects")
+survey_form = Lazy("module_utils._plan.survey_form")
 
 
 def awx_survey(

@@ -9,7 +9,12 @@ import typing as t
 
 import yaml
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._tune import decide, plan, summary, tuned
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+decide = Lazy("module_utils._tune.decide")
+plan = Lazy("module_utils._tune.plan")
+summary = Lazy("module_utils._tune.summary")
+tuned = Lazy("module_utils._tune.tuned")
 
 
 def _plain(value: t.Any) -> t.Any:
@@ -30,14 +35,14 @@ def benchmark_plan(
     instance: t.Mapping[str, t.Any],
     model_path: str,
     drafter_path: str = "",
-    algorithms: t.Sequence[str] = plan.ALGORITHMS,
+    algorithms: t.Sequence[str] | None = None,
     budgets: t.Sequence[t.Any] = (),
     **options: t.Any,
 ) -> dict[str, t.Any]:
     """Plan of a sweep around ``instance``, with ``visits`` (names) and ``current`` (key) beside what ddtree.bench reads."""
     instance, options = _plain(instance), _plain(options)
     try:
-        chosen = plan.configurations(_plain(algorithms), _plain(budgets), instance)
+        chosen = plan.configurations(_plain(algorithms or plan.ALGORITHMS), _plain(budgets), instance)
         made = plan.build(instance, str(model_path), str(drafter_path) or None, chosen, **options)
     except plan.PlanError as error:
         raise AnsibleFilterError(f"benchmark: {error}") from error

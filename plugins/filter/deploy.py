@@ -7,8 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._diagnosis import diagnose
 from ansible_collections.inferlab.dflash.plugins.module_utils._instance import summary
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+classify = Lazy("module_utils._diagnosis.classify")
 
 TUNABLE = ("algorithm", "budget")
 
@@ -16,7 +18,7 @@ TUNABLE = ("algorithm", "budget")
 def deploy_failure(result: t.Mapping[str, t.Any], task: t.Any = None) -> dict[str, t.Any]:
     """Task, message and diagnosis of the task that stopped a host."""
     message = summary.failure_text(result)
-    found = dict(result.get("diagnosis") or {}) or diagnose({"ansible_output": message})
+    found = dict(result.get("diagnosis") or {}) or classify.diagnose({"ansible_output": message})
     code = found.get("code") if found.get("code") not in (None, "unknown", "no_fault") else None
     name = getattr(task, "name", None) or (task.get("name") if isinstance(task, t.Mapping) else None) or "a task"
     return {"task": str(name), "message": message, "code": code, "diagnosis": found if code else None}

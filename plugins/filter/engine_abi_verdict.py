@@ -47,8 +47,11 @@ import json
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._engine import abi, lock
 from ansible_collections.inferlab.dflash.plugins.module_utils._engine.errors import EngineError
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+abi = Lazy("module_utils._engine.abi")
+lock = Lazy("module_utils._engine.lock")
 
 
 def engine_abi_verdict(output: str, lock_text: str, status: int = 0) -> dict[str, Any]:

@@ -97,9 +97,12 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._plan import planner, ports
+from ansible_collections.inferlab.dflash.plugins.module_utils._plan import ports
 from ansible_collections.inferlab.dflash.plugins.module_utils._plan.errors import PlanError
 from ansible_collections.inferlab.dflash.plugins.module_utils._plan.occupancy import IDLE_MIB
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+planner = Lazy("module_utils._plan.planner")
 
 
 def plan_instances(

@@ -75,8 +75,10 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._plan import preflight
 from ansible_collections.inferlab.dflash.plugins.module_utils._plan.errors import PlanError
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+preflight = Lazy("module_utils._plan.preflight")
 
 
 def preflight_findings(

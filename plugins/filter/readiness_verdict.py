@@ -50,7 +50,9 @@ _value:
 
 import typing as t
 
-from ansible_collections.inferlab.dflash.plugins.module_utils._plan import preflight
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+preflight = Lazy("module_utils._plan.preflight")
 
 
 def readiness_verdict(findings: list[dict[str, t.Any]]) -> dict[str, t.Any]:

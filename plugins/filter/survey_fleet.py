@@ -102,7 +102,13 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.inferlab.dflash.plugins.module_utils._survey import changes, export, findings, fleet, table
+from ansible_collections.inferlab.dflash.plugins.plugin_utils._lazy import Lazy
+
+changes = Lazy("module_utils._survey.changes")
+export = Lazy("module_utils._survey.export")
+findings = Lazy("module_utils._survey.findings")
+fleet = Lazy("module_utils._survey.fleet")
+table = Lazy("module_utils._survey.table")
 
 
 def survey_fleet(
