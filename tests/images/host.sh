@@ -36,6 +36,8 @@ up() {
     sleep 0.5
   done
   case "$state" in running | degraded) ;; *) echo "host $name: systemd did not come up within 30 s (state: ${state:-none})" >&2; exit 1 ;; esac
+  # As systemd does at the boot of a machine, but not in a container: without it a unit never sees its credentials.
+  podman exec "$name" mount --make-rshared /
   podman exec --interactive "$name" sh -c 'umask 077; mkdir -p /root/.ssh /run/sshd; cat >/root/.ssh/authorized_keys' <"$key"
 }
 
