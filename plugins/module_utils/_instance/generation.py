@@ -12,6 +12,8 @@ import hashlib
 import json
 import typing as t
 
+# The profile of an instance without one of its profiles laid over it (_plan.wishes).
+AS_WISHED = "as wished"
 # The order in which actions are taken. The link moves before the unit is installed: a crash between the two leaves the old unit on the
 # new release, which the next run completes; the other order could start a new command line on an old release.
 ORDER = (
@@ -111,7 +113,9 @@ def known_failure(
     an outcome that is known.
     """
     entries = [entry for entry in history if entry.get("instance") == instance]
-    if not entries or entries[-1].get("event") != "ready" or entries[-1].get("generation") != active:
+    last = entries[-1] if entries else {}
+    # A generation as wished is no answer to the failure of another one: it is what a failed deployment went back to.
+    if last.get("event") != "ready" or last.get("generation") != active or last.get("profile") in (None, AS_WISHED):
         return None
     for entry in reversed(entries[:-1]):
         if entry.get("event") != "failed":

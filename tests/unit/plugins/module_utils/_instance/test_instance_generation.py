@@ -154,8 +154,17 @@ def test_identity_changes_with_each_part():
 
 def happened(*entries):
     """History of instance main from (event, generation) pairs, with another instance's line between any two."""
+    profiles = {"wish": "as wished", "old": "as wished"}
     lines = [
-        {"instance": "main", "event": event, "generation": which, "code": "c", "time": "t"} for event, which in entries
+        {
+            "instance": "main",
+            "event": event,
+            "generation": which,
+            "code": "c",
+            "time": "t",
+            "profile": profiles.get(which, "low"),
+        }
+        for event, which in entries
     ]
     return [line for entry in lines for line in (entry, {**entry, "instance": "other", "event": "failed"})]
 
@@ -178,3 +187,8 @@ def happened(*entries):
 def test_a_failure_is_known_while_what_replaced_it_serves_and_nothing_happened_since(entries, known):
     found = generation.known_failure(happened(*entries), "main", "wish", "low")
     assert found == ({"code": "c", "cause": None, "time": "t"} if known else None)
+
+
+def test_what_a_failed_deployment_went_back_to_is_no_answer_to_it():
+    history = happened(("ready", "old"), ("failed", "wish"), ("ready", "old"))
+    assert generation.known_failure(history, "main", "wish", "old") is None
