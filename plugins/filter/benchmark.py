@@ -42,7 +42,9 @@ def benchmark_plan(
     """Plan of a sweep around ``instance``, with ``visits`` (names) and ``current`` (key) beside what ddtree.bench reads."""
     instance, options = _plain(instance), _plain(options)
     try:
-        chosen = plan.configurations(_plain(algorithms or plan.ALGORITHMS), _plain(budgets), instance)
+        chosen = plan.configurations(
+            _plain(plan.ALGORITHMS if algorithms is None else algorithms), _plain(budgets), instance
+        )
         made = plan.build(instance, str(model_path), str(drafter_path) or None, chosen, **options)
     except plan.PlanError as error:
         raise AnsibleFilterError(f"benchmark: {error}") from error

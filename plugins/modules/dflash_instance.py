@@ -260,28 +260,26 @@ def main() -> None:
             module.fail_json(msg=f"instance {name!r}: {error.step} failed: {error}", actions=actions)
         except OSError as error:
             module.fail_json(msg=f"instance {name!r}: {error.strerror}: {error.filename}", actions=actions)
-    if known is not None:
-        wanted = {**current, "id": wanted["id"], "record": {}}
-    after_unit = wanted["unit"] if wanted else (None if state == "absent" else current["unit"])
-    after_environment = wanted["environment"] if wanted else (None if state == "absent" else current["environment"])
+    taken = wanted if known is None else None
+    after = taken or ({"unit": None, "environment": None} if state == "absent" else current)
     module.exit_json(
         changed=bool(actions),
         actions=actions,
         generation=wanted["id"] if wanted else current["active"],
         previous=current["active"],
         unit=paths.unit_name,
-        record=wanted["record"] if wanted else {},
+        record=taken["record"] if taken else {},
         known_failure=known,
         diff=[
             {
                 "before": current["unit"] or "",
-                "after": after_unit or "",
+                "after": after["unit"] or "",
                 "before_header": paths.unit,
                 "after_header": paths.unit,
             },
             {
                 "before": current["environment"] or "",
-                "after": after_environment or "",
+                "after": after["environment"] or "",
                 "before_header": paths.environment,
                 "after_header": paths.environment,
             },

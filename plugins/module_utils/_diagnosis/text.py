@@ -34,29 +34,25 @@ _QUOTING = re.compile(
 )
 # One of these is in every such line; a look for them is cheaper than the expression.
 _QUOTING_WORDS = (
-    *(
-        "ReqInput(",
-        "obj=",
-        "Received request ",
-        "prompt",
-        "messages",
-        "text",
-        "spy",
-        " HTTP/",
-        "server_args=",
-        "Namespace(",
-    ),
-    *(
-        "non-default args",
-        "Possible s",
-        ". set",
-        ". disable",
-        ". if",
-        "sage: ",
-        "Decode batch",
-        "exit code is -9",
-        "common cause is",
-    ),
+    "ReqInput(",
+    "obj=",
+    "Received request ",
+    "prompt",
+    "messages",
+    "text",
+    "spy",
+    " HTTP/",
+    "server_args=",
+    "Namespace(",
+    "non-default args",
+    "Possible s",
+    ". set",
+    ". disable",
+    ". if",
+    "sage: ",
+    "Decode batch",
+    "exit code is -9",
+    "common cause is",
 )
 # Levels below an error, as uvicorn, vLLM and the logging module print them. NCCL WARN stays: there it is the error.
 _LEVELS = ("INFO", "WARNING", "DEBUG", "TRACE")
@@ -85,13 +81,21 @@ def normalise(value: Any) -> str:
 
 _MESSAGE_KEYS = ("MESSAGE", "message", "msg", "log")
 _STAMP_KEYS = frozenset(
-    {
-        *("time", "timestamp", "@timestamp", "ts", "asctime", "stream", "level", "levelname", "severity"),
-        *("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "PRIORITY"),
-    }
+    (
+        "time",
+        "timestamp",
+        "@timestamp",
+        "ts",
+        "asctime",
+        "stream",
+        "level",
+        "levelname",
+        "severity",
+        "__REALTIME_TIMESTAMP",
+        "_SOURCE_REALTIME_TIMESTAMP",
+        "PRIORITY",
+    )
 )
-
-
 _RECORDS = json.JSONDecoder()
 
 
@@ -120,13 +124,11 @@ def _message(line: str) -> str:
         return line
     level = record.get("levelname") or record.get("level") or record.get("severity") or ""
     source = record.get("SYSLOG_IDENTIFIER")
-    head = (
-        f"{source}[{record.get('_PID', '')}]: "
-        if source
-        else f"{level.upper()} "
-        if isinstance(level, str) and level
-        else ""
-    )
+    head = ""
+    if source:
+        head = f"{source}[{record.get('_PID', '')}]: "
+    elif isinstance(level, str) and level:
+        head = f"{level.upper()} "
     return f"{line[:at]}{head}{message.rstrip()}"
 
 

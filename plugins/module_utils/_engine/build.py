@@ -92,6 +92,16 @@ class Spec:
         return [*((p.name, p.hashes) for p in self.lock.pins), (self.plugin_name, (self.plugin_sha256,))]
 
     @property
+    def digests(self) -> frozenset[str]:
+        """Every hash that a wheel of the release may have."""
+        return frozenset(digest for _name, hashes in self.wanted for digest in hashes)
+
+    def present_wheels(self) -> Iterator[Path]:
+        """The wheels of the release that are on the host; all are read when the first one is asked for."""
+        digests = self.digests
+        yield from (path for digest, path in wheels.by_hash(self.wheels).items() if digest in digests)
+
+    @property
     def pins(self) -> list[Pin]:
         """What is installed: the lock without pip, which only does the work. A release is never installed into again."""
         return [pin for pin in self.lock.pins if pin.name != "pip"]
@@ -170,10 +180,8 @@ def mend_drifted(spec: Spec, recorded: dict[str, Any] | None, drift: list[dict[s
     partial = spec.releases / f"{spec.id}.partial"
     remove_leftovers(spec.releases)
     partial.mkdir(mode=0o755)
-    wanted = {digest for _name, hashes in spec.wanted for digest in hashes}
     try:
-        sources = [path for digest, path in wheels.by_hash(spec.wheels).items() if digest in wanted]
-        whole = mend.mend(spec.path, partial, recorded["files"], drift, sources, spec.patches)
+        whole = mend.mend(spec.path, partial, recorded["files"], drift, spec.present_wheels(), spec.patches)
         if whole:
             _seal(partial, recorded)
     except (OSError, ValueError, EngineError):
@@ -321,9 +329,8 @@ def _check_wheels(spec: Spec) -> None:
             f"no wheel with a hash of lock {spec.lock.name} for {', '.join(missing)} in "
             f"{', '.join(map(str, spec.wheels))}: it is absent, damaged or not the one that was locked"
         )
-    wanted = {digest for _name, hashes in spec.wanted for digest in hashes}
     # Byte code adds about a third to the sources, which are about half of an engine.
-    needed = int(wheels.unpacked_bytes(path for digest, path in present.items() if digest in wanted) * 1.2)
+    needed = int(wheels.unpacked_bytes(path for digest, path in present.items() if digest in spec.digests) * 1.2)
     free = host.free_bytes(spec.releases)
     if free < needed:
         raise EngineError(

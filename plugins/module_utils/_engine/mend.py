@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A drifted release made whole from its own good files and from the wheels: seconds, where installing anew takes minutes.
+"""A drifted release made whole from its own good files and from the wheels, without an installation.
 
 The result is made beside the drifted release and takes its place like any other. It is used only when it equals the manifest to the
 file; what cannot be had this way (scripts and records that pip writes, byte code) needs the whole installation.
@@ -77,16 +77,13 @@ def _contents(
         with zipfile.ZipFile(wheel) as archive:
             for member in archive.namelist():
                 # Members below NAME.data/purelib and platlib are installed as if they stood at the top.
-                name = in_site.get(re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", member))
+                installed = re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", member)
+                name = in_site.get(installed)
                 if name is not None and name not in contents:
-                    content = _patched(archive.read(member), member, patches)
+                    content = archive.read(member)
+                    for patch in patches:
+                        if patch["file"] == installed:
+                            content = patching.apply(content, patch)
                     if hashlib.sha256(content).hexdigest() == lost[name]:
                         contents[name] = content
     return contents
-
-
-def _patched(content: bytes, member: str, patches: list[Mapping[str, Any]]) -> bytes:
-    for patch in patches:
-        if patch["file"] == member and hashlib.sha256(content).hexdigest() == patch["before"]:
-            content = patching.apply_diff(content.decode(), patch["diff"], patch["name"]).encode()
-    return content

@@ -58,6 +58,21 @@ def _hunks(diff: str) -> list[tuple[int, list[str]]]:
     return hunks
 
 
+def apply(content: bytes, patch: Mapping[str, Any]) -> bytes:
+    """The patched file. Raises EngineError when the file, or what the patch makes of it, has an unexpected hash."""
+    before = hashlib.sha256(content).hexdigest()
+    if before != patch["before"]:
+        raise EngineError(
+            f"patch {patch['name']}: {patch['file']} has the unknown hash {before}, expected {patch['before']}; "
+            "the patch was made for another build of this file"
+        )
+    patched = apply_diff(content.decode(), patch["diff"], patch["name"]).encode()
+    after = hashlib.sha256(patched).hexdigest()
+    if after != patch["after"]:
+        raise EngineError(f"patch {patch['name']}: gives {after} for {patch['file']}, expected {patch['after']}")
+    return patched
+
+
 def apply_all(site: Path, patches: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Patch files below ``site`` (a site-packages directory); returns ``{name, file, before, after}`` of each.
 
@@ -68,17 +83,6 @@ def apply_all(site: Path, patches: Iterable[Mapping[str, Any]]) -> list[dict[str
         path = site / patch["file"]
         if not path.is_file():
             raise EngineError(f"patch {patch['name']}: {patch['file']} is not in the release")
-        content = path.read_bytes()
-        before = hashlib.sha256(content).hexdigest()
-        if before != patch["before"]:
-            raise EngineError(
-                f"patch {patch['name']}: {patch['file']} has the unknown hash {before}, expected {patch['before']}; "
-                "the patch was made for another build of this file"
-            )
-        patched = apply_diff(content.decode(), patch["diff"], patch["name"]).encode()
-        after = hashlib.sha256(patched).hexdigest()
-        if after != patch["after"]:
-            raise EngineError(f"patch {patch['name']}: gives {after} for {patch['file']}, expected {patch['after']}")
-        path.write_bytes(patched)
-        applied.append({"name": patch["name"], "file": patch["file"], "before": before, "after": after})
+        path.write_bytes(apply(path.read_bytes(), patch))
+        applied.append({key: patch[key] for key in ("name", "file", "before", "after")})
     return applied

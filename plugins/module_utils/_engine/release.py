@@ -25,8 +25,7 @@ def run(
     # A release is read by the instances' user, whatever the umask of whoever deploys.
     os.umask(0o022)
     if request["phase"] == "take":
-        allowed = [digest for _name, hashes in spec.wanted for digest in hashes]
-        taken = wheels.take_in(Path(request["archive"]), wheel_dir, allowed)
+        taken = wheels.take_in(Path(request["archive"]), wheel_dir, spec.digests)
         return {"changed": bool(taken), "taken": taken}
     reason, code = host.unfit(spec.lock.meta, host.python(spec.python), host.glibc(), host.machine())
     if reason:

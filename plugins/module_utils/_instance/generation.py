@@ -12,7 +12,7 @@ import hashlib
 import json
 import typing as t
 
-# The profile of an instance without one of its profiles laid over it (_plan.wishes).
+# The first rung of the ladder: the instance itself, without one of its profiles laid over it.
 AS_WISHED = "as wished"
 # The order in which actions are taken. The link moves before the unit is installed: a crash between the two leaves the old unit on the
 # new release, which the next run completes; the other order could start a new command line on an old release.

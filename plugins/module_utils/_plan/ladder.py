@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .wishes import AS_WISHED
+from .._instance.generation import AS_WISHED
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 

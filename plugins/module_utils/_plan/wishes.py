@@ -11,14 +11,12 @@ import difflib
 import re
 import typing as t
 
+from .._instance.generation import AS_WISHED
 from .errors import PlanError
 
 ALGORITHMS = ("ddtree", "dflash", "none")
 BACKENDS = ("auto", "sglang", "transformers")
 DEFAULT_BUDGET = 16
-
-#: What the first rung of the ladder, the instance itself, is called.
-AS_WISHED = "as wished"
 
 #: Flat option -> key of the instance it sets.
 FLAT_OPTIONS = {

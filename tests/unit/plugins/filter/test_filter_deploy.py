@@ -72,28 +72,10 @@ def test_a_known_failure_is_an_attempt_that_was_not_made():
 
 
 def test_verdicts_name_every_failed_thing_and_what_stopped_a_run():
-    found = {
-        "code": "gpu_oom",
-        "cause": None,
-        "meaning": "m",
-        "evidence": ["e"],
-        "remedy": "r",
-        "must_not": [],
-        "parsed": {},
-    }
+    kept = {"code": "gpu_oom", "cause": None, "meaning": "m", "evidence": ["e"], "remedy": "r", "must_not": []}
+    found = {**kept, "parsed": {}}
     entry = {"instances": [{"name": "main", "message": "dead", "diagnosis": found}, {"name": "ok", "diagnosis": None}]}
-    assert diagnosis.verdicts(entry) == [
-        {
-            "about": "main",
-            "message": "dead",
-            "code": "gpu_oom",
-            "cause": None,
-            "meaning": "m",
-            "evidence": ["e"],
-            "remedy": "r",
-            "must_not": [],
-        }
-    ]
+    assert diagnosis.verdicts(entry) == [{"about": "main", "message": "dead", **kept}]
     units = diagnosis.diagnosis_summary([{"item": {"unit": "a.service"}, "diagnosis": found}])
     assert [(verdict["about"], verdict["code"]) for verdict in diagnosis.verdicts(units)] == [("a.service", "gpu_oom")]
     assert units["result"] == {"state": "failed", "code": "gpu_oom"}

@@ -77,7 +77,7 @@ def url(monkeypatch):
 
 
 def run(monkeypatch, capsys, host=None, channels=None, **arguments):
-    monkeypatch.setattr(FakeHost, "state", host or UP)
+    monkeypatch.setattr(FakeHost, "state", UP if host is None else host)
     monkeypatch.setattr(server_ready, "Host", FakeHost)
     monkeypatch.setattr(server_ready, "collect", lambda host, api_key: channels or {})
     with patch_module_args({"unit": "x.service", **arguments}), pytest.raises(SystemExit) as ended:

@@ -108,6 +108,6 @@ def directory(
 
 
 def draft_tensors(config: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-    tensors = pair.expected_tensors(config or DRAFTER)
+    tensors = pair.expected_tensors(DRAFTER if config is None else config)
     assert tensors
     return dict(tensors)

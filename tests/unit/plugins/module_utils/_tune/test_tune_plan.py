@@ -29,11 +29,17 @@ OPTIONS = {
 
 
 def configurations(algorithms=("none", "dflash", "ddtree"), budgets=(32, 16, 16), current=None):
-    return plan.configurations(algorithms, budgets, current or INSTANCE)
+    return plan.configurations(algorithms, budgets, INSTANCE if current is None else current)
 
 
 def build(instance=None, chosen=None, drafter="/m/drafter", **changes):
-    return plan.build(instance or INSTANCE, "/m/target", drafter, chosen or configurations(), **{**OPTIONS, **changes})
+    return plan.build(
+        INSTANCE if instance is None else instance,
+        "/m/target",
+        drafter,
+        chosen or configurations(),
+        **{**OPTIONS, **changes},
+    )
 
 
 def test_the_current_configuration_is_always_measured_and_order_is_from_the_simplest():
