@@ -15,17 +15,16 @@ one differs.
 from __future__ import annotations
 
 import argparse
-import glob
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from xml.etree import ElementTree
 
-COLLECTIONS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".collections"))
+from packed import COLLECTIONS, call, pack
+
 ABSENT = ("N/A", "[N/A]", "Not Supported", "None", "")
 
 # field of a device -> (path in the XML, how to read it)
@@ -103,35 +102,14 @@ def smi_xml() -> ElementTree.Element:
 
 
 def run_module(packed: str | None, path: str | None, options: list[str]) -> dict:
-    environment = {**os.environ, **({"PYTHONPATH": path} if path else {})}
     if packed:
-        out = subprocess.run([sys.executable, *options, packed], capture_output=True, env=environment, check=False)
-        if out.returncode:
-            sys.exit(f"the module failed: {out.stdout.decode()[-2000:]}{out.stderr.decode()[-2000:]}")
-        return json.loads(out.stdout)["ansible_facts"]["gpu"]
-    environment.update(ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+        return call(packed, options, path)["ansible_facts"]["gpu"]
+    environment = {**os.environ, **({"PYTHONPATH": path} if path else {}), "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS}
     with tempfile.TemporaryDirectory() as tree:
         argv = ["ansible", "localhost", "-c", "local", "-m", "inferlab.dflash.gpu_facts", "--tree", tree]
         subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
         with open(os.path.join(tree, "localhost")) as file:
             return json.load(file)["ansible_facts"]["gpu"]
-
-
-def build(target: str) -> None:
-    """Let Ansible pack the module (it does so for each run) and keep the file."""
-    with tempfile.TemporaryDirectory() as temporary:
-        environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
-            "ANSIBLE_KEEP_REMOTE_FILES": "1",
-            "ANSIBLE_PIPELINING": "0",
-            "ANSIBLE_REMOTE_TEMP": temporary,
-        }
-        argv = ["ansible", "localhost", "-i", "localhost,", "-c", "local", "-m", "inferlab.dflash.gpu_facts"]
-        subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
-        packed = glob.glob(f"{temporary}/**/AnsiballZ_gpu_facts.py", recursive=True)
-        os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-        shutil.copy(packed[0], target)
 
 
 def pick(device: dict, field: str) -> object:
@@ -205,7 +183,7 @@ def main() -> int:
     parser.add_argument("--path", metavar="DIR")
     arguments = parser.parse_args()
     if arguments.build:
-        build(arguments.build)
+        pack("gpu_facts", {}, arguments.build)
         return 0
     ways: list[tuple[str | None, list[str]]] = [(None, [])]
     if arguments.module:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """DDTREE against DFLASH and plain decoding in SGLang, on one GPU: losslessness, acceptance, round time, speed.
 
-usage: ddtree_bench.py --out DIR --pairs DIR [--configs DIR] [--only lossless,acceptance,round,crossover,real] [--pair dense|hybrid]
+usage: ddtree_bench.py --out DIR --pairs DIR [--configs DIR] [--only lossless,acceptance,round,crossover,features,real] [--pair dense|hybrid]
 
 Needs sglang, a GPU and a model pair: DIR of --pairs holds `dense/` and `hybrid/`, each with target/, draft/ and prompts.json;
 --configs holds model configurations for dummy weights (section `real`). Every section writes DIR/<section>-<pair>.json;
@@ -14,9 +14,7 @@ Engines of one section start side by side, then measure one at a time (the other
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -27,197 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-PLUGIN = HERE.parents[1] / "roles/engine/files/ddtree/src"
-GREEDY = {"temperature": 0, "ignore_eos": True}
-
-
-class EngineError(RuntimeError):
-    """An engine process reported an error or died; the text ends with its log's tail."""
-
-
-class Engine:
-    """Handle of one engine process (ddtree_engine.py)."""
-
-    def __init__(self, label: str, stem: Path, args: dict[str, Any], env: dict[str, str]) -> None:
-        self.label, self.stem, self.number = label, stem, 0
-        self.ready_line: str | None = None
-        Path(f"{stem}.spec.json").write_text(json.dumps(args))
-        self.log = open(f"{stem}.log", "w", encoding="utf-8")  # noqa: SIM115 - closed by close()
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "ddtree_engine.py"), str(stem)],
-            stdin=subprocess.PIPE,
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
-            env=env,
-            text=True,
-            start_new_session=True,
-        )
-
-    def _reply(self, timeout: float) -> dict[str, Any]:
-        path = Path(f"{self.stem}.{self.number}.json")
-        deadline = time.monotonic() + timeout
-        while not path.exists():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                time.sleep(0.2)
-                if not path.exists():
-                    raise EngineError(f"{self.label}: no reply {self.number}\n{self.tail()}")
-            time.sleep(0.02)
-        result = json.loads(path.read_text())
-        if "error" in result:
-            raise EngineError(f"{self.label}: {result['error']}\n{self.tail()}")
-        return result
-
-    def tail(self, characters: int = 4000) -> str:
-        return Path(f"{self.stem}.log").read_text(errors="replace")[-characters:]
-
-    def ready(self, timeout: float = 300) -> dict[str, Any]:
-        """Wait until the engine is up: seconds it took and the plugin's own start line."""
-        result = self._reply(timeout)
-        lines = [x for x in Path(f"{self.stem}.log").read_text(errors="replace").splitlines() if "DDTREE ready" in x]
-        result["ready_line"] = lines[-1].split("] ", 1)[-1] if lines else None
-        return result
-
-    def run(self, kind: str, timeout: float = 240, **job: Any) -> dict[str, Any]:
-        self.number += 1
-        self.process.stdin.write(json.dumps({"kind": kind, **job}) + "\n")
-        self.process.stdin.flush()
-        return self._reply(timeout)
-
-    def close(self) -> None:
-        """End the process and whatever it started: a scheduler left behind would disturb the next measurement."""
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(20)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.log.close()
-
-
-class Bench:
-    """Shared state of the sections: folders, prompts, engine arguments."""
-
-    def __init__(self, out: Path, pairs: Path, configs: Path | None, pair: str, dtypes: list[str]) -> None:
-        self.out, self.pairs, self.configs, self.pair, self.dtypes = out, pairs, configs, pair, dtypes
-        # A fresh folder a run: replies of an earlier run must not be taken for this one's.
-        self.work = out / f"work-{os.getpid()}"
-        self.work.mkdir(parents=True, exist_ok=True)
-        self.serial = 0
-        self.alive: dict[str, Engine] = {}
-        self.report: dict[str, Any] = {}
-
-    def begin(self, **facts: Any) -> dict[str, Any]:
-        """The running section's report; what is in it is written even if the section does not end."""
-        self.report = facts
-        return facts
-
-    def say(self, *parts: object) -> None:
-        print(*parts, flush=True)
-
-    def prompts(self, limit: int = 16, tokens: int = 64) -> dict[str, list[list[int]]]:
-        """{domain: [token ids]} of the pair's prompts, each cut to `tokens`."""
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(self.pairs / self.pair / "target" / "tokenizer.json"))
-        texts = json.loads((self.pairs / self.pair / "prompts.json").read_text())
-        return {domain: [tokenizer.encode(t).ids[:tokens] for t in items[:limit]] for domain, items in texts.items()}
-
-    def engine_args(self, algorithm: str, **extra: Any) -> dict[str, Any]:
-        """Engine arguments of one configuration. `algorithm`: plain | dflash | chain | tree<budget>."""
-        root = self.pairs / self.pair
-        args: dict[str, Any] = {
-            "model_path": str(root / "target"),
-            "attention_backend": "triton",
-            "sampling_backend": "pytorch",
-            "grammar_backend": "none",
-            "skip_tokenizer_init": True,
-            # Engines share the card: a small pool, and a fraction that the others cannot exhaust.
-            "mem_fraction_static": 0.85,
-            "max_total_tokens": 40000,
-            "max_running_requests": 16,
-            "cuda_graph_max_bs_decode": 16,
-            "context_length": 2048,
-            "disable_custom_all_reduce": True,
-            "sleep_on_idle": True,
-            "log_level": "info",
-            "random_seed": 1,
-            "disable_radix_cache": True,
-            "mm_feature_transport": "cpu",
-        }
-        if self.pair != "dense":
-            args["enable_multimodal"] = False
-        if algorithm != "plain":
-            args["speculative_draft_model_path"] = str(root / "draft")
-            args["speculative_algorithm"] = "DFLASH" if algorithm == "dflash" else "DDTREE"
-        if algorithm == "chain":
-            args.update(speculative_num_draft_tokens=16, speculative_eagle_topk=1)
-        elif algorithm.startswith("tree"):
-            args["speculative_num_draft_tokens"] = int(algorithm[4:]) + 1
-        args.update(extra)
-        return args
-
-    def environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
-        path = os.pathsep.join([str(PLUGIN), str(self._dist_info()), str(HERE), os.environ.get("PYTHONPATH", "")])
-        return {**os.environ, "PYTHONPATH": path, **(extra or {})}
-
-    def open(self, label: str, args: dict[str, Any], env: dict[str, str] | None = None) -> Engine:
-        self.serial += 1
-        return Engine(label, self.work / f"{self.serial:03d}-{label}", args, self.environment(env))
-
-    def engines(self, wanted: dict[str, tuple[dict, dict | None]], timeout: float = 300) -> dict[str, Engine]:
-        """Engines of these configurations, started side by side or still up from the section before.
-
-        Engines that are not wanted any more are ended. Those that fail to start are reported and left out.
-        """
-        started = time.monotonic()
-        keys = {name: json.dumps(how, sort_keys=True) for name, how in wanted.items()}
-        self.close([key for key in self.alive if key not in keys.values()])
-        fresh = {n: k for n, k in keys.items() if k not in self.alive}
-        opened = {name: self.open(name, *wanted[name]) for name in fresh}
-        self.failures: dict[str, str] = {}
-        for name, engine in opened.items():
-            try:
-                engine.ready_line = engine.ready(timeout)["ready_line"]
-                self.alive[keys[name]] = engine
-            except EngineError as error:
-                self.failures[name] = str(error)[-3000:]
-                engine.close()
-                self.say(f"{name} FAILED: {str(error)[-1800:]}")
-        up = {name: self.alive[key] for name, key in keys.items() if key in self.alive}
-        self.ready_lines = {name: engine.ready_line for name, engine in up.items()}
-        self.say(f"{len(up)} of {len(wanted)} engines up in {time.monotonic() - started:.0f} s")
-        return up
-
-    def close(self, keys: list[str] | None = None) -> None:
-        """End these engines, or all."""
-        ending = [self.alive.pop(key) for key in list(self.alive if keys is None else keys)]
-        with ThreadPoolExecutor(max(1, len(ending))) as pool:
-            list(pool.map(Engine.close, ending))
-
-    def _dist_info(self) -> Path:
-        """A folder that makes the checkout's plugin an installed distribution with its entry point."""
-        root = self.work / "dist"
-        info = root / "inferlab_ddtree-1.0.0.dist-info"
-        if not info.is_dir():
-            info.mkdir(parents=True)
-            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inferlab-ddtree\nVersion: 1.0.0\n")
-            (info / "entry_points.txt").write_text(
-                "[sglang.srt.plugins]\nddtree = ddtree.sglang.plugin:register\nddtree_probe = ddtree_probe:register\n"
-            )
-        return root
-
-
-def tokens_per_round(result: dict[str, Any]) -> float | None:
-    """Acceptance of a "generate" result; the first token of each output comes from the prefill."""
-    rounds = sum(result["rounds"])
-    return sum(len(o) - 1 for o in result["outputs"]) / rounds if rounds else None
-
-
-def first_difference(a: list[int], b: list[int]) -> int | None:
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
-
+from features import features, tensor_parallel
+from harness import GREEDY, HERE, Bench, Engine, EngineError, first_difference, tokens_per_round
 
 # --- 1: losslessness -------------------------------------------------------------------------------------------------
 
@@ -398,7 +207,7 @@ def acceptance(bench: Bench) -> dict[str, Any]:
     return report
 
 
-# --- 3 and 4: round time, tokens a second ------------------------------------------------------------------------------------
+# --- 3, 4 and 6: round time, tokens a second, batch sizes ------------------------------------------------------------------------------------
 
 
 def decode_seconds(engine: Engine, ids: list[list[int]], new_tokens: int, mode: str, repeat: int) -> dict[str, Any]:
@@ -434,41 +243,43 @@ def measuring_args(bench: Bench) -> dict[str, Any]:
     return {"max_running_requests": limit, "cuda_graph_max_bs_decode": limit, "cuda_graph_bs_decode": sizes}
 
 
-def measured(bench: Bench) -> dict[str, tuple[dict, dict | None]]:
-    """The engines of the timing sections: one set, so that consecutive sections share it."""
-    common = measuring_args(bench)
-    names = (
-        ["plain", "dflash", "chain", "tree16", "tree32", "tree64"]
-        if bench.pair == "dense"
-        else ["plain", "dflash", "tree16", "tree32"]
-    )
-    wanted: dict[str, tuple[dict, dict | None]] = {n: (bench.engine_args(n, **common), None) for n in names}
-    if bench.pair == "dense":
-        wanted["tree32-fallback8"] = (bench.engine_args("tree32", **common), {"SGLANG_DDTREE_MAX_TREE_BATCH": "8"})
-    return wanted
-
-
 def speed(bench: Bench) -> dict[str, Any]:
-    """Batch 1 and 16 by domain, one engine alive at a time: idle engines beside it cost up to a third of a round."""
-    names = ["dflash", "tree16", "tree32", "tree64"] if bench.pair == "dense" else ["dflash", "tree16", "tree32"]
-    report = bench.begin(new_tokens=192, table={}, ready={}, failures={})
-    prompts = bench.prompts()
+    """Tokens a second by domain at batch 1 and 16, and by batch size; one engine alive at a time, DFLASH first and last.
+
+    Idle engines beside the measured one cost up to a third of a round. The two runs of DFLASH show what the machine's drift is.
+    """
+    common = measuring_args(bench)
+    sizes = common["cuda_graph_bs_decode"]
+    names = ["dflash", "tree16", "tree32", "tree64", "tree32-fallback8", "plain", "dflash-again"]
+    if bench.pair != "dense":
+        names.remove("tree32-fallback8")
+    report = bench.begin(new_tokens=192, table={}, by_batch={"new_tokens": 128, "sizes": sizes, "table": {}}, ready={})
+    report["failures"] = {}
+    domains = bench.prompts()
+    pool = [i for pair in zip(domains["code"], domains["prose"]) for i in pair]
     bench.close()
     for name in names:
-        up = bench.engines({name: (bench.engine_args(name), None)})
+        algorithm, dummy, variant = name.partition("-")
+        env = {"SGLANG_DDTREE_MAX_TREE_BATCH": variant[8:]} if variant.startswith("fallback") else None
+        up = bench.engines({name: (bench.engine_args(algorithm, **common), env)})
         report["ready"].update(bench.ready_lines)
         report["failures"].update(bench.failures)
         for engine in up.values():
-            engine.run("generate", ids=prompts["code"][:4], sampling={**GREEDY, "max_new_tokens": 64}, mode="each")
-            for domain, ids in prompts.items():
-                row = decode_seconds(engine, ids, 192, "each", 2)
-                row16 = decode_seconds(engine, ids, 192, "batch", 3)
-                report["table"][f"{name}/{domain}/batch1"], report["table"][f"{name}/{domain}/batch16"] = row, row16
-                bench.say(
-                    f"{name:7s} {domain:6s} batch 1: {row['tokens_per_second']:7.0f} tok/s, "
-                    f"{row['tokens_per_round']:.2f} tok/round, {row['milliseconds_per_round']:.3f} ms/round; "
-                    f"batch 16: {row16['tokens_per_second']:7.0f} tok/s, {row16['milliseconds_per_round']:.3f} ms/round"
-                )
+            engine.run("generate", ids=domains["code"][:4], sampling={**GREEDY, "max_new_tokens": 64}, mode="each")
+            if not variant.startswith("fallback"):
+                for domain, ids in domains.items():
+                    row = decode_seconds(engine, ids[:8], 192, "each", 3)
+                    row16 = decode_seconds(engine, ids, 192, "batch", 3)
+                    report["table"][f"{name}/{domain}/batch1"], report["table"][f"{name}/{domain}/batch16"] = row, row16
+                    bench.say(
+                        f"{name:12s} {domain:6s} batch 1: {row['tokens_per_second']:7.0f} tok/s, "
+                        f"{row['tokens_per_round']:.2f} tok/round, {row['milliseconds_per_round']:.3f} ms/round; "
+                        f"batch 16: {row16['tokens_per_second']:7.0f} tok/s, {row16['milliseconds_per_round']:.3f} ms/round"
+                    )
+            for size in sizes:
+                report["by_batch"]["table"][f"{name}/{size}"] = decode_seconds(engine, pool[:size], 128, "batch", 4)
+            rates = [f"{report['by_batch']['table'][f'{name}/{s}']['tokens_per_second']:.0f}" for s in sizes]
+            bench.say(f"{name:12s} tok/s at {sizes}: {' '.join(rates)}")
         bench.close()
     return report
 
@@ -528,27 +339,6 @@ def stage_medians(path: Path) -> dict[str, dict[str, float]]:
     }
 
 
-# --- 6: crossover -----------------------------------------------------------------------------------------------------------
-
-
-def crossover(bench: Bench) -> dict[str, Any]:
-    """Tokens a second by batch size, and with the chain fall-back."""
-    sizes = measuring_args(bench)["cuda_graph_bs_decode"]
-    domains = bench.prompts(limit=16)
-    pool = [i for pair in zip(domains["code"], domains["prose"]) for i in pair]
-    report = bench.begin(new_tokens=128, sizes=sizes, table={})
-    up = bench.engines(measured(bench))
-    report["failures"] = bench.failures
-    for name, engine in up.items():
-        if name == "chain":
-            continue
-        for size in sizes:
-            report["table"][f"{name}/{size}"] = decode_seconds(engine, pool[:size], 128, "batch", 3)
-        rates = [f"{report['table'][f'{name}/{s}']['tokens_per_second']:.0f}" for s in sizes]
-        bench.say(name, "tok/s at", sizes, ":", " ".join(rates))
-    return report
-
-
 # --- 5: real-size layers -------------------------------------------------------------------------------------------------------
 
 
@@ -573,7 +363,7 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
                 model_path=str(bench.configs / f"{model}-target"),
                 load_format="dummy",
                 context_length=4096,
-                max_total_tokens=16000,
+                max_total_tokens=24000,
                 max_running_requests=max(sizes),
                 cuda_graph_max_bs_decode=max(sizes),
                 cuda_graph_bs_decode=sizes,
@@ -623,13 +413,14 @@ SECTIONS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "builder": builder,
     "stages": round_stages,
     "speed": speed,
-    "crossover": crossover,
+    "features": features,
+    "tensor_parallel": tensor_parallel,
     "real_dense": real_dense,
     "real_hybrid": real_hybrid,
 }
 
 
-GROUPS = {"round": ["builder", "stages", "speed"], "real": ["real_dense", "real_hybrid"]}
+GROUPS = {"round": ["builder", "stages", "speed"], "crossover": ["speed"], "real": ["real_dense", "real_hybrid"]}
 """Names of --only that stand for several sections."""
 
 

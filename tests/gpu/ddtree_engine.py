@@ -8,10 +8,13 @@ A job is {"kind", ...}. Kinds:
 * "generate": `ids` (list of prompts), `sampling` (one dict, or one per prompt), `mode` "each" (one after the other, batch 1)
   or "batch" (all at once), `repeat` (timed repetitions; outputs are the first's), `warm` (untimed ones before).
 * "gaps": `ids`: for each, the log-probabilities of the 20 most likely next tokens.
+* "stream": `ids`, `sampling`: every prompt streamed, all at once; the last chunk's tokens and the number of chunks.
+* "abort": `ids`, `sampling`, `after`: as "stream", and every second request is aborted after that many chunks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -43,6 +46,8 @@ def generate(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
         "outputs": [r["output_ids"] for r in first],
         "rounds": [r["meta_info"].get("spec_verify_ct") or 0 for r in first],
         "finish": [r["meta_info"].get("finish_reason") for r in first],
+        "texts": [r.get("text") for r in first],
+        "cached": [r["meta_info"].get("cached_tokens") for r in first],
         "seconds": seconds,
     }
 
@@ -61,7 +66,31 @@ def gaps(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
     return {"tops": tops}
 
 
-KINDS = {"generate": generate, "gaps": gaps}
+def stream(engine: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """Every prompt streamed at once. With `after`, every second request is aborted once it has sent so many chunks."""
+    after = job.get("after")
+
+    async def one(number: int, ids: list[int]) -> dict[str, Any]:
+        name, chunks, last = f"{job['kind']}-{os.getpid()}-{job.get('turn', 0)}-{number}", 0, {}
+        aborted = after is not None and number % 2 == 0
+        generator = await engine.async_generate(input_ids=ids, sampling_params=job["sampling"], stream=True, rid=name)
+        try:
+            async for chunk in generator:
+                last, chunks = {**chunk, "output_ids": list(chunk["output_ids"])}, chunks + 1
+                if aborted and chunks == after:
+                    engine.tokenizer_manager.abort_request(rid=name)
+            finish = (last["meta_info"].get("finish_reason") or {}).get("type")
+        except ValueError as error:  # how some aborts reach the caller
+            finish = "abort" if "abort" in str(error).lower() else repr(error)
+        return {"output": last["output_ids"], "chunks": chunks, "finish": finish, "aborted": aborted}
+
+    async def every() -> list[dict[str, Any]]:
+        return await asyncio.gather(*(one(i, ids) for i, ids in enumerate(job["ids"])))
+
+    return {"requests": engine.loop.run_until_complete(every())}
+
+
+KINDS = {"generate": generate, "gaps": gaps, "stream": stream, "abort": stream}
 
 
 def main(stem: str) -> int:

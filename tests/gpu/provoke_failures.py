@@ -207,7 +207,8 @@ def command(failure: Failure, pair: Path, port: int) -> list[str]:
         ),
     ]
     if "--mem-fraction-static" not in failure.arguments:
-        base += ["--mem-fraction-static", "0.05"]
+        # Small, and with room for what others do to the same GPU meanwhile.
+        base += ["--mem-fraction-static", "0.5", "--max-total-tokens", "20000"]
     return [*base, *failure.arguments]
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("triton", reason="triton is not installed")
 from ddtree.sglang.buffers import Draft
 from ddtree.sglang.commit import CapturedCommit, keep_path, walk
 from ddtree.sglang.config import DDTreeConfig
+from ddtree.sglang.simulate import ForcedAcceptance
 from ddtree.tree import build_tree, top_candidates
 
 BLOCK, ROWS, FEATURES, VOCAB = 4, 9, 3, 32
@@ -111,6 +112,26 @@ def test_disarmed_commit_changes_nothing() -> None:
     hook.arm(0)
     replay(hook, draft, torch.tensor([5, 6]))
     assert worker.appended["commit_lens"].tolist() == [0, 0]
+
+
+def test_forced_acceptance_counts_live_requests_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    draft, seq_lens = make_draft(3, torch.Generator().manual_seed(4)), torch.tensor([5, 6, 1])
+    worker = FakeWorker()
+    forced = ForcedAcceptance(BLOCK, "cpu")
+    monkeypatch.setattr(forced, "draw", lambda: forced.length.fill_(3))
+    hook = CapturedCommit(worker, lambda _runner: draft, forced)
+    replay(hook, draft, seq_lens)
+    assert worker.appended["commit_lens"].tolist() == [0, 0, 0]
+    hook.arm(2)
+    replay(hook, draft, seq_lens)
+    results = hook.results(False, 3, 2)
+    assert results.accept_lens.tolist() == [3, 3]
+    assert results.new_seq_lens.tolist() == [8, 9]
+    expected = torch.tensor([[0, 1, 2], [ROWS, ROWS + 1, ROWS + 2]])
+    assert torch.equal(results.accept_index[:, :3].long(), expected)
+    assert bool((results.accept_index[:, 3:] == -1).all())
+    assert torch.equal(results.src_loc[:, :3], draft.cache_loc[:2, :3])
+    assert torch.equal(worker.model_runner.token_to_kv_pool.rows, torch.arange(200)), "each row is moved onto itself"
 
 
 def test_results_survive_the_next_replay() -> None:

@@ -20,6 +20,7 @@ from ddtree.sglang import kernels
 from ddtree.sglang.buffers import Draft, Round
 
 if TYPE_CHECKING:
+    from ddtree.sglang.simulate import ForcedAcceptance
     from ddtree.sglang.worker import DDTreeWorker
 
 
@@ -65,8 +66,11 @@ def keep_path(worker: DDTreeWorker, draft: Draft, out: Round, hidden: torch.Tens
 class CapturedCommit:
     """Tail hook of the target's verify graphs, and its results."""
 
-    def __init__(self, worker: DDTreeWorker, draft_of: Callable[[object], Draft]) -> None:
+    def __init__(
+        self, worker: DDTreeWorker, draft_of: Callable[[object], Draft], forced: ForcedAcceptance | None = None
+    ) -> None:
         self.worker = worker
+        self.forced = forced
         self.draft_of = draft_of
         self.live = torch.zeros((1,), dtype=torch.int32, device=worker.device)
         self._armed = 0
@@ -90,6 +94,8 @@ class CapturedCommit:
         results = self._rounds[key]
         chosen = torch.argmax(out.next_token_logits, dim=-1).view(bs, draft.rows)
         walk(draft, chosen, forward_batch.seq_lens, results, self.live)
+        if self.forced is not None:
+            self.forced.apply(draft, results, forward_batch.seq_lens, self.live)
         helper, self.worker._fused_kv_helper = self.worker._fused_kv_helper, self._helper
         try:
             keep_path(self.worker, draft, results, out.hidden_states)
@@ -105,6 +111,8 @@ class CapturedCommit:
         if requests != self._armed:
             self.live.fill_(requests)
             self._armed = requests
+        if self.forced is not None:
+            self.forced.draw()
 
     def results(self, is_chain: bool, padded_bs: int, bs: int) -> Round:
         """Results of the replay that just ran, for its ``bs`` live requests.

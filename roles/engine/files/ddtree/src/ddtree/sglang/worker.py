@@ -38,7 +38,7 @@ from ddtree.sglang.config import EAGER_COMMIT_ENV, DDTreeConfig, options_from_en
 from ddtree.sglang.draft_input import DDTreeDraftInput
 from ddtree.sglang.metrics import DDTreeMetrics
 from ddtree.sglang.sampler import DDTreeDraftSampler
-from ddtree.sglang.simulate import force_acceptance
+from ddtree.sglang.simulate import ForcedAcceptance
 from ddtree.sglang.timing import time_tree_build
 from ddtree.sglang.verify_input import DDTreeVerifyInput
 
@@ -85,6 +85,7 @@ class DDTreeWorker(DFlashWorkerV2):
             logger.warning("DDTREE: the chain fallback serves dense attention targets only; trees at every batch size.")
         self._rounds = RoundBuffers(self.config.block_size, self.device)
         self._captured_commit: CapturedCommit | None = None
+        self._forced = ForcedAcceptance(self.config.block_size, self.device) if SIMULATE_ACC_LEN > 0 else None
         self._eager_mask = torch.zeros((0,), dtype=torch.uint8, device=self.device)
         self._chain_verify = None
         self._last_nodes = self.config.budget
@@ -100,8 +101,8 @@ class DDTreeWorker(DFlashWorkerV2):
         """Also makes what the target's graphs, captured next, must find: the draft's static outputs and the commit."""
         super().init_attention_backends()
         self._draft_sampler = self._maybe_build_draft_sampler()
-        if self._graphs_enabled and SIMULATE_ACC_LEN <= 0 and os.environ.get(EAGER_COMMIT_ENV) != "1":
-            self._captured_commit = CapturedCommit(self, self._draft_of_runner)
+        if self._graphs_enabled and os.environ.get(EAGER_COMMIT_ENV) != "1":
+            self._captured_commit = CapturedCommit(self, self._draft_of_runner, self._forced)
             self.model_runner.capture_tail_hooks.append(self._captured_commit)
 
     def init_cuda_graphs(self) -> None:
@@ -426,8 +427,9 @@ class DDTreeWorker(DFlashWorkerV2):
             grammar_mask.apply(logits)
         chosen = agree_across_ranks(choose(logits, batch.sampling_info, draft.positions), batch.sampling_info)
         walk(draft, chosen, batch.seq_lens, results, None)
-        if SIMULATE_ACC_LEN > 0:
-            force_acceptance(draft, results, batch.seq_lens)
+        if self._forced is not None:
+            self._forced.draw()
+            self._forced.apply(draft, results, batch.seq_lens, None)
         return results
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
