@@ -26,7 +26,9 @@ options:
     elements: str
     required: true
   gpu:
-    description: Name of the variable in which each host's result of M(inferlab.dflash.gpu_facts) was registered.
+    description: >-
+      Name of the variable in which each host's result of M(inferlab.dflash.gpu_facts) was registered, where O(survey) does not hold its
+      facts.
     type: str
     default: _survey_gpu
   survey:

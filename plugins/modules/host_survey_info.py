@@ -13,7 +13,8 @@ description:
   - Collects in one call what matters before an inference engine is deployed - services and processes of interest, listening
     ports, virtual environments and source checkouts, model directories, CUDA toolkits, disks, memory, limits, clock,
     pending reboot and automatic upgrades.
-  - Writes nothing, imports nothing, and opens no GPU. The GPUs themselves are M(inferlab.dflash.gpu_facts)' business.
+  - Writes nothing, imports nothing, and opens no GPU. The GPUs themselves are M(inferlab.dflash.gpu_facts)' business; its answer can
+    be had in the same call with O(gpu_subset).
   - Is bounded in time, processes and directory entries; remote file systems are never entered. What was left out is named
     in RV(survey.warnings).
   - Of a command line only the program and options that can hold no secret are returned.
@@ -52,6 +53,14 @@ options:
         per environment; no GPU is visible to it.
     type: bool
     default: false
+  gpu_subset:
+    description:
+      - Return the facts of M(inferlab.dflash.gpu_facts) too, as RV(gpu); this is its O(inferlab.dflash.gpu_facts#module:gather_subset).
+        Empty for none.
+      - A second call would cost the host Ansible's own start again, which is more than either module's work.
+    type: list
+    elements: str
+    default: []
   root:
     description: Directory that stands for C(/). Below any other than V(/) no command is run.
     type: path
@@ -81,6 +90,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+gpu:
+  description: GPUs and driver, as M(inferlab.dflash.gpu_facts) returns them in C(ansible_facts.gpu).
+  returned: when O(gpu_subset) is not empty
+  type: dict
 survey:
   description: What is on the host. What could not be read is null or empty and named in C(warnings).
   returned: always
@@ -162,6 +175,8 @@ survey:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import facts
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
 from ansible_collections.inferlab.dflash.plugins.module_utils._survey.collect import Options, collect
 from ansible_collections.inferlab.dflash.plugins.module_utils._survey.source import Source
 
@@ -177,6 +192,7 @@ def main() -> None:
             "time_limit": {"type": "int", "default": 10},
             "control_time": {"type": "float"},
             "import_test": {"type": "bool", "default": False},
+            "gpu_subset": {"type": "list", "elements": "str", "default": []},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
@@ -188,6 +204,12 @@ def main() -> None:
         status, output, _error = module.run_command(argv, handle_exceptions=False, environ_update={"LC_ALL": "C.UTF-8"})
         return status, output
 
+    answer = {}
+    if given["gpu_subset"]:
+        try:
+            answer["gpu"] = facts.gather(Host(given["root"]), facts.subsets(given["gpu_subset"]))
+        except ValueError as exc:
+            module.fail_json(msg=f"gpu_subset: no such subset: {exc}")
     source = Source(given["root"], run if given["root"] == "/" else None, given["time_limit"])
     wishes = {name: given[name] for name in ("patterns", "paths") if given[name] is not None}
     options = Options(
@@ -201,7 +223,7 @@ def main() -> None:
         survey = collect(source, options)
     except ValueError as exc:
         module.fail_json(msg=str(exc))
-    module.exit_json(changed=False, survey=survey)
+    module.exit_json(changed=False, survey=survey, **answer)
 
 
 if __name__ == "__main__":

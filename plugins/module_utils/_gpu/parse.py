@@ -10,11 +10,11 @@ zero, and no component is ever added or dropped. "Unknown" is None, never 0 and 
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import typing as t
-from xml.etree import ElementTree
+
+if t.TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 VERSION = r"\d{2,4}\.\d{1,3}(?:\.\d{1,3})?"
 _VERSION_ONLY = re.compile(rf"^{VERSION}$")
@@ -203,7 +203,11 @@ def nvml_version(text: str | None) -> str | None:
 
 def query_csv(text: str | None) -> list[dict[str, str | None]]:
     """`nvidia-smi --query-gpu=... --format=csv`: a dict a line; header names without their unit, "no value" as None."""
-    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text or ""), skipinitialspace=True) if row]
+    # Only hosts with a GPU pay for this import and that of the XML parser.
+    import csv
+
+    lines = (text or "").splitlines()
+    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, skipinitialspace=True) if row]
     if len(rows) < 2:
         return []
     names = [re.sub(r"\s*\[.*\]$", "", name) for name in rows[0]]
@@ -410,6 +414,8 @@ def smi_xml(text: str | None) -> dict[str, t.Any] | None:
     start = (text or "").find("<nvidia_smi_log")
     if start < 0:
         return None
+    from xml.etree import ElementTree
+
     try:
         # From the root element on: the document names a DTD that nothing here needs.
         root = ElementTree.fromstring(t.cast(str, text)[start:])

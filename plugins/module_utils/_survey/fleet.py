@@ -20,12 +20,13 @@ def answer_of(
     contexts: t.Mapping[str, t.Any] | None = None,
     **about: t.Any,
 ) -> dict[str, t.Any]:
-    """Return one host's answer from the registered results of its two module calls.
+    """Return one host's answer from the registered results of gpu_facts and host_survey_info.
 
-    A call that was skipped or never made counts as not answered; what went wrong is told in `problems`.
+    The latter's holds the facts of both where it was asked for both. A call that was skipped or never made counts as not
+    answered; what went wrong is told in `problems`.
     """
     gpu_result, survey_result = gpu_result or {}, survey_result or {}
-    gpu = (gpu_result.get("ansible_facts") or {}).get("gpu")
+    gpu = (gpu_result.get("ansible_facts") or {}).get("gpu") or survey_result.get("gpu")
     survey = survey_result.get("survey")
     unreachable = any(result.get("unreachable") for result in (gpu_result, survey_result)) and not gpu and not survey
     problems = []

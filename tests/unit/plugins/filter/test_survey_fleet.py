@@ -273,6 +273,12 @@ def test_a_host_that_stops_answering_between_the_calls_is_half_known():
     ]
 
 
+def test_one_call_for_both_is_the_same_answer_as_two():
+    first, second = story.results(story.gpu("m", story.A6000, [1]), story.survey())
+    both = {**second, "gpu": first["ansible_facts"]["gpu"]}
+    assert fleet.answer_of(None, both) == fleet.answer_of(first, second)
+
+
 def test_a_host_that_was_never_asked_is_no_facts():
     assert picture({"h": {}})["hosts"]["h"]["verdict"]["verdict"] == "not_ready"
 

@@ -68,3 +68,17 @@ def test_no_command_is_run_below_another_root(root, monkeypatch, capsys):
 
     monkeypatch.setattr(basic.AnsibleModule, "run_command", refuse)
     assert run(monkeypatch, capsys, root=root)[0] == 0
+
+
+def test_the_facts_of_gpu_facts_come_with_it_when_asked_for(root, monkeypatch, capsys):
+    alone = run(monkeypatch, capsys, root=root)[1]
+    both = run(monkeypatch, capsys, root=root, gpu_subset=["all", "!toolkits"])[1]
+    assert "gpu" not in alone
+    assert both["survey"] == alone["survey"]
+    assert both["gpu"]["driver"]["state"] == "no_gpu"
+    assert "cuda_toolkits" not in both["gpu"]["driver"]
+
+
+def test_an_unknown_gpu_subset_is_named(root, monkeypatch, capsys):
+    rc, said = run(monkeypatch, capsys, root=root, gpu_subset=["fans"])
+    assert (rc, said["msg"]) == (1, "gpu_subset: no such subset: fans")
