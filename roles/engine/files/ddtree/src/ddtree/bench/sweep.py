@@ -191,7 +191,8 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
             load = Load(
                 requests=max(1, plan["requests"] // 2),
                 concurrency=concurrency,
-                warmup=plan.get("warmup", 1),
+                # Only a fresh server is cold.
+                warmup=0 if rows else plan.get("warmup", 1),
                 seed=plan.get("seed", 1) + 2 * visit.block + half,
                 timeout=plan.get("request_timeout", 120.0),
             )
