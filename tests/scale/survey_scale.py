@@ -7,12 +7,14 @@ usage: tests/scale/survey_scale.py [--containers 50] [--aliases 1,10,50,200] [--
 Starts that many real systemd containers (tests/images must have been built), surveys them over OpenSSH, and reports wall time, peak
 memory of all Ansible processes, and CPU time spent in each container. Then it surveys the control node under 1, 10, 50 and 200 names
 over the local connection. With --json, results of earlier runs are kept and added to, so that the work can be split (--containers 0,
---aliases ""). Containers of this script are named survey-scale-N and are removed at the end.
+--aliases ""). Containers of this script are named survey-scale-N and are removed at the end. Each systemd holds some inotify
+instances; where the kernel's limit (128 a user by default) is too low for all, it is raised meanwhile, which needs root.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,7 +63,14 @@ def survey(inventory: Path, reports: Path, forks: int) -> dict[str, float]:
     ]
     argv += ["--extra-vars", json.dumps({"survey_report_dir": str(reports)})]
     begin, before = time.monotonic(), os.times()
-    process = subprocess.Popen(argv, cwd=ROOT, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        argv,
+        cwd=ROOT,
+        env=own_connections(inventory, "survey"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     peak = 0
     done = threading.Event()
 
@@ -101,7 +110,12 @@ def cpu_spent(names: list[str], action: Callable[[], None]) -> list[float]:
     return sorted(container_cpu(name) - before[name] for name in names)
 
 
-def ping_twice(inventory: Path, forks: int) -> None:
+def own_connections(inventory: Path, purpose: str) -> dict[str, str]:
+    """Return an environment in which Ansible opens connections of its own: a first call to a host includes SSH's handshake."""
+    return {**ENV, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(inventory.parent / purpose)}
+
+
+def ping(inventory: Path, forks: int) -> None:
     argv = [
         str(ROOT / ".venv/bin/ansible"),
         "all",
@@ -112,8 +126,7 @@ def ping_twice(inventory: Path, forks: int) -> None:
         "-m",
         "ansible.builtin.ping",
     ]
-    for dummy in range(2):
-        subprocess.run(argv, cwd=ROOT, env=ENV, check=True, capture_output=True)
+    subprocess.run(argv, cwd=ROOT, env=own_connections(inventory, "ping"), check=True, capture_output=True)
 
 
 def inventory_of(hosts: dict[str, dict[str, str]], file: Path) -> Path:
@@ -121,12 +134,28 @@ def inventory_of(hosts: dict[str, dict[str, str]], file: Path) -> Path:
     return file
 
 
+@contextlib.contextmanager
+def inotify_instances(wanted: int) -> Iterator[None]:
+    """Let one user have that many inotify instances meanwhile; without them the 22nd systemd or so does not come up."""
+    limit = Path("/proc/sys/fs/inotify/max_user_instances")
+    before = int(limit.read_text())
+    if before < wanted:
+        limit.write_text(f"{wanted}\n")
+    try:
+        yield
+    finally:
+        if before < wanted:
+            limit.write_text(f"{before}\n")
+
+
 def start(names: list[str], key: Path) -> None:
     """Start the containers, four at a time; after an interruption or a failure none is begun any more."""
 
     def up(name: str) -> None:
         argv = [str(HOST_SH), "up", name, "bookworm", f"{key}.pub", "--network=none"]
-        subprocess.run(argv, env=ENV, check=True, capture_output=True)
+        done = subprocess.run(argv, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{name} was not started:\n{done.stdout}")
 
     pool = ThreadPoolExecutor(4)
     try:
@@ -150,14 +179,14 @@ def measure_containers(count: int, forks: int, work: Path) -> dict[str, float]:
     try:
         start(names, key)
         inventory = inventory_of(dict.fromkeys(names, variables), work / "containers.json")
-        idle = cpu_spent(names, lambda: ping_twice(inventory, forks))
         result: dict[str, float] = {}
         spent = cpu_spent(names, lambda: result.update(survey(inventory, work / "reports", forks)))
         states = json.loads((work / "reports/survey/latest.json").read_text())["hosts"]
         result["answered"] = sum(host["survey"] is not None for host in states.values())
         result["host_cpu_median_s"], result["host_cpu_max_s"] = spent[len(spent) // 2], spent[-1]
-        # What two modules that do nothing cost: SSH, Python and Ansible's own code.
-        result["host_cpu_of_two_pings_s"] = idle[len(idle) // 2]
+        # What a module that does nothing costs: SSH, Python and Ansible's own code.
+        idle = cpu_spent(names, lambda: ping(inventory, forks))
+        result["host_cpu_of_a_ping_s"] = idle[len(idle) // 2]
         return result
     finally:
         subprocess.run([str(HOST_SH), "down", *names], env=ENV, check=False)
@@ -230,10 +259,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         if options.containers:
-            results["containers"] = {
-                "count": options.containers,
-                **measure_containers(options.containers, options.forks, work),
-            }
+            with inotify_instances(16 * options.containers):
+                measured = measure_containers(options.containers, options.forks, work)
+            results["containers"] = {"count": options.containers, **measured}
             print("containers: " + told(results["containers"]), flush=True)
             keep()
         for count in [int(word) for word in options.aliases.split(",") if word]:
