@@ -146,6 +146,11 @@ def tail(low: str, word: str, start: int) -> int:
     return end
 
 
+@functools.cache
+def _words_of(literal: str) -> tuple[str, ...]:
+    return tuple(literal.split())
+
+
 class Candidates:
     """Finds lines in a text that an expression could match; asks its words before it searches the text."""
 
@@ -174,15 +179,27 @@ class Candidates:
         known = self._known.get(literal)
         if known is None:
             words = self._words
-            known = literal in self._low if words is None else all(word in words for word in literal.split())
+            known = literal in self._low if words is None else all(word in words for word in _words_of(literal))
             self._known[literal] = known
         return known
+
+    def _may_hold_each(self, elements: tuple[AnyOf, ...]) -> bool:
+        """False where an element has no word that may be anywhere; written out, since each rule asks this of each log."""
+        known = self._known
+        for element in elements:
+            for word in element:
+                held = known.get(word)
+                if self.may_hold(word) if held is None else held:
+                    break
+            else:
+                return False
+        return True
 
     def first(self, branch: Alternative, start: int, stop: int | None, accept: Callable[[int, int], Any]) -> Any:
         """What I(accept)(begin, end) makes of the first line it accepts, from I(start) on and before I(stop)."""
         low, found = self._low, None
         stop = len(low) + 1 if stop is None else stop
-        if not all(any(self.may_hold(word) for word in element) for element in branch.elements):
+        if not self._may_hold_each(branch.elements):
             return None
         for word in branch.driver:
             ahead: dict[str, int] = {}

@@ -85,14 +85,6 @@ def test_byte_code_needs_no_source_to_be_fresh(made) -> None:
     assert {path.read_bytes()[4:8] for path in compiled} == {b"\1\0\0\0"}
 
 
-def test_everything_is_compiled_where_wanted(tmp_path) -> None:
-    spec = tiny_spec(tmp_path, compile="all", imports=[])
-    build.build(spec)
-    compiled = sorted(_site(spec).rglob("*.pyc"))
-    assert {path.name.split(".")[0] for path in compiled} == {"tinyplugin", "__init__", "lazy"}
-    assert {path.read_bytes()[4:8] for path in compiled} == {b"\1\0\0\0"}
-
-
 def test_code_knows_its_final_place(made) -> None:
     program = "import tinyengine; print(tinyengine.main.__code__.co_filename)"
     python = made.path / "venv" / "bin" / "python"
@@ -189,28 +181,35 @@ def test_only_what_drifted_is_made_again(copied, tmp_path, monkeypatch) -> None:
     assert recorded["stamps"] == manifest.stamps(copied.path), "a quick look would read every file again"
 
 
-@pytest.mark.parametrize("lost", ["venv/bin/tinyengine", "byte code", "RECORD"])
-def test_what_no_wheel_holds_is_installed_anew(copied, tmp_path, monkeypatch, lost: str) -> None:
-    site = _site(copied)
-    victim = {
-        "byte code": next(site.glob("tinyengine/__pycache__/*.pyc")),
-        "RECORD": next(site.glob("tinyengine*.dist-info/RECORD")),
-    }.get(lost, copied.path / lost)
-    victim.write_bytes(b"other")
+def test_what_no_wheel_holds_is_installed_anew(copied, tmp_path, monkeypatch) -> None:
+    (copied.path / "venv" / "bin" / "tinyengine").write_bytes(b"other")
     assert _mended_from(copied, tmp_path, monkeypatch) == "anew"
 
 
-def test_a_patched_file_is_mended_with_its_patch(tmp_path, monkeypatch) -> None:
-    wanted = tiny_spec(tmp_path)
-    build.build(wanted)
+@pytest.mark.parametrize("lost", ["tinyengine/__pycache__/*.pyc", "tinyengine*.dist-info/RECORD"])
+def test_what_no_wheel_holds_is_not_mended_in_parts(copied, lost: str) -> None:
+    next(_site(copied).glob(lost)).write_bytes(b"other")
+    found = build.inspect(copied.path)
+    assert len(found["drift"]) == 1
+    assert not build.mend_drifted(copied, found["manifest"], found["drift"])
+    assert build.inspect(copied.path) == found
+    assert [path.name for path in copied.releases.iterdir()] == [copied.id]
+
+
+def test_everything_is_compiled_where_wanted_and_a_patched_file_mended_with_its_patch(
+    made, tmp_path, monkeypatch
+) -> None:
     name = "tinyengine/data.txt"
-    content = (_site(wanted) / name).read_text()
+    content = (_site(made) / name).read_text()
     digests = [hashlib.sha256(text.encode()).hexdigest() for text in (content, "patched\n")]
     patch = {"name": "p", "file": name, "before": digests[0], "after": digests[1]}
     patch["diff"] = f"@@ -1 +1 @@\n-{content}+patched\n"
-    shutil.rmtree(wanted.path)
-    spec = dataclasses.replace(wanted, patches=[patch])
+    spec = dataclasses.replace(tiny_spec(tmp_path, compile="all", imports=[]), patches=[patch])
     build.build(spec)
+    # Built once for two questions: what is compiled where everything is wanted, and what becomes of a patched file.
+    compiled = sorted(_site(spec).rglob("*.pyc"))
+    assert {path.name.split(".")[0] for path in compiled} == {"tinyplugin", "__init__", "lazy"}
+    assert {path.read_bytes()[4:8] for path in compiled} == {b"\1\0\0\0"}
     (_site(spec) / name).write_text("drift\n")
     assert _mended_from(spec, tmp_path, monkeypatch) == "parts"
     assert (_site(spec) / name).read_text() == "patched\n"

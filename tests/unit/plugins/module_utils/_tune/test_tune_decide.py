@@ -39,9 +39,9 @@ def test_same_rows_same_verdict():
 
 def test_equal_configurations_hardly_ever_give_a_winner():
     speeds = dict.fromkeys(FLAT, 100.0)
-    results = [verdict(speeds, visit_sd=0.04, seed=seed, concurrencies=(1,))["status"] for seed in range(24)]
-    # At 95 % confidence one in twenty sweeps at most may claim a gain that is not there; 24 tries, upper limit of 3 sigma.
-    assert set(results) <= {"no_gain", "winner"} and results.count("winner") <= 4
+    results = [verdict(speeds, visit_sd=0.04, seed=seed, concurrencies=(1,))["status"] for seed in range(12)]
+    # At 95 % confidence one in twenty sweeps at most may claim a gain that is not there; 12 tries, upper limit of 3 sigma.
+    assert set(results) <= {"no_gain", "winner"} and results.count("winner") <= 2
 
 
 def test_a_gain_inside_the_noise_is_no_gain_and_says_so():
