@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 from ddtree.sglang import kernels
-from ddtree.sglang.buffers import RoundTensors
+from ddtree.sglang.buffers import Round
 from ddtree.tree import build_tree
 
 DEPTH, K, BLOCK = 15, 16, 16
@@ -86,7 +86,8 @@ def main(out: str) -> None:
             )
             seq_lens = torch.full((bs,), 1000, device=device, dtype=torch.int64)
             table = torch.randint(1, 9999, (bs, 2048), device=device, dtype=torch.int32)
-            tensors = RoundTensors.create(bs, rows, BLOCK, device)
+            tensors = Round.create(bs, BLOCK, device)
+            positions, cache_loc = (torch.zeros((bs, rows), device=device, dtype=torch.int64) for dummy in range(2))
             mask = torch.zeros(bs * rows * (1000 + rows), device=device, dtype=torch.uint8)
             pool = torch.arange(bs, device=device)
 
@@ -98,8 +99,8 @@ def main(out: str) -> None:
                 pool,
                 table,
                 max_depth=DEPTH,
-                positions=tensors.positions,
-                cache_loc=tensors.cache_loc,
+                positions=positions,
+                cache_loc=cache_loc,
                 mask=mask,
             )
             times[f"prepare/budget{budget}/batch{bs}"] = microseconds(prepare)
@@ -110,7 +111,7 @@ def main(out: str) -> None:
                 tree["token"],
                 tree["parent"],
                 predict,
-                tensors.cache_loc,
+                cache_loc,
                 seq_lens,
                 accept_index=tensors.accept_index,
                 out_token=tensors.out_token,

@@ -3,7 +3,7 @@
 """What a server does beside greedy texts, with DDTREE on: each checked against plain decoding on the same machine.
 
 Every entry of a report has `holds`. Texts may part from plain decoding's where the target itself is undecided: the distance of its two
-best log-probabilities there is given, and held against the largest that DFLASH shows (0.125 in bfloat16, section `lossless`).
+best log-probabilities there is given, and held against the largest that DFLASH shows for the same requests.
 """
 
 from __future__ import annotations
@@ -13,50 +13,52 @@ from typing import Any
 
 from harness import GREEDY, Bench, Engine, EngineError, first_difference
 
-UNDECIDED = 0.125
-"""Largest gap of two best log-probabilities at which DFLASH parts from plain decoding (bfloat16)."""
-
 NAME = r"[a-z]{3,8}_[0-9]{2}"
 SCHEMA = (
     '{"type": "object", "properties": {"n": {"type": "integer"}, "ok": {"type": "boolean"}}, "required": ["n", "ok"]}'
 )
 
 
-def against(plain: Engine, prompts: list[list[int]], mine: list[list[int]], base: list[list[int]]) -> dict[str, Any]:
-    """How many texts are equal, and how undecided the target is where the others part."""
-    parted = [
-        (p + b[:at], at)
-        for p, m, b in zip(prompts, mine, base)
-        if (at := first_difference(m, b)) is not None or len(m) != len(b)
-    ]
-    # One text that is the beginning of the other parts nowhere: a length that is wrong.
-    lengths = sum(at is None for dummy, at in parted)
-    prefixes = [prefix for prefix, at in parted if at is not None]
-    tops = plain.run("gaps", ids=prefixes)["tops"] if prefixes else []
-    gap = max((t[0][0] - t[1][0] for t in tops), default=0.0)
+def against(
+    plain: Engine, prompts: list[list[int]], mine: list[list[int]], base: list[list[int]], chain: list[list[int]]
+) -> dict[str, Any]:
+    """How many texts are equal to plain decoding's, and how undecided the target is where the others part; DFLASH's gap beside it."""
+
+    def parted(texts: list[list[int]]) -> tuple[int, int, float]:
+        ways = [(p, m, b, first_difference(m, b)) for p, m, b in zip(prompts, texts, base) if m != b]
+        # One text that is the beginning of the other parts nowhere: a length that is wrong.
+        lengths = sum(at is None for dummy, dummy, dummy, at in ways)
+        prefixes = [p + b[:at] for p, dummy, b, at in ways if at is not None]
+        tops = plain.run("gaps", ids=prefixes)["tops"] if prefixes else []
+        return len(ways), lengths, max((t[0][0] - t[1][0] for t in tops), default=0.0)
+
+    number, lengths, gap = parted(mine)
+    limit = parted(chain)[2]
     return {
-        "equal": len(prompts) - len(parted),
+        "equal": len(prompts) - number,
         "of": len(prompts),
         "largest_gap": gap,
-        "holds": gap <= UNDECIDED + 1e-6 and lengths == 0,
+        "largest_gap_of_dflash": limit,
+        "holds": gap <= limit + 1e-6 and lengths == 0,
     }
 
 
-def texts(bench: Bench, plain: Engine, tree: Engine, prompts: list[list[int]], **sampling: Any) -> dict[str, Any]:
-    """The same requests to both engines in one batch."""
+def texts(engines: dict[str, Engine], prompts: list[list[int]], **sampling: Any) -> dict[str, Any]:
+    """The same requests to plain decoding, DFLASH and DDTREE in one batch."""
     job = {"ids": prompts, "sampling": {**GREEDY, "max_new_tokens": 96, **sampling}, "mode": "batch"}
-    base, mine = plain.run("generate", **job), tree.run("generate", **job)
-    return {**against(plain, prompts, mine["outputs"], base["outputs"]), "mine": mine, "base": base}
+    base, chain, mine = (engines[n].run("generate", **job) for n in ("plain", "dflash", "tree"))
+    entry = against(engines["plain"], prompts, mine["outputs"], base["outputs"], chain["outputs"])
+    return {**entry, "mine": mine, "base": base}
 
 
 def public(entry: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in entry.items() if k not in ("mine", "base")}
 
 
-def prefill(bench: Bench, plain: Engine, tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
+def prefill(engines: dict[str, Engine], prompts: list[list[int]]) -> dict[str, Any]:
     """Prompts longer than a chunk, twice: in pieces first, from the radix cache then."""
-    first = texts(bench, plain, tree, prompts)
-    again = texts(bench, plain, tree, prompts)
+    first = texts(engines, prompts)
+    again = texts(engines, prompts)
     hits = sum(c > 0 for c in again["mine"]["cached"])
     return {
         "chunked prefill": public(first),
@@ -64,15 +66,15 @@ def prefill(bench: Bench, plain: Engine, tree: Engine, prompts: list[list[int]])
     }
 
 
-def stops(bench: Bench, plain: Engine, tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
+def stops(engines: dict[str, Engine], prompts: list[list[int]]) -> dict[str, Any]:
     """A stop string, a stop token, and lengths that end within a block."""
-    string = texts(bench, plain, tree, prompts, stop=[" the", ")"], max_new_tokens=160)
+    string = texts(engines, prompts, stop=[" the", ")"], max_new_tokens=160)
     ended = [f.get("matched") in (" the", ")") for f in string["mine"]["finish"]]
     clean = all(" the" not in t and ")" not in t for t, e in zip(string["mine"]["texts"], ended) if e)
     entry = {**public(string), "ended_by_it": sum(ended)}
     report = {"stop strings": {**entry, "holds": string["holds"] and clean and any(ended)}}
-    token = string["base"]["outputs"][0][5]
-    by_token = texts(bench, plain, tree, prompts, stop_token_ids=[token])
+    token = texts(engines, prompts)["base"]["outputs"][0][5]
+    by_token = texts(engines, prompts, stop_token_ids=[token])
     cut = [o.index(token) == len(o) - 1 for o in by_token["mine"]["outputs"] if token in o]
     report["stop token"] = {
         **public(by_token),
@@ -80,13 +82,13 @@ def stops(bench: Bench, plain: Engine, tree: Engine, prompts: list[list[int]]) -
         "holds": by_token["holds"] and all(cut) and len(cut) > 0,
     }
     for length in (1, 2, 17):
-        short = texts(bench, plain, tree, prompts, max_new_tokens=length)
+        short = texts(engines, prompts, max_new_tokens=length)
         exact = all(len(o) == length for o in short["mine"]["outputs"])
         report[f"length {length}"] = {**public(short), "holds": short["holds"] and exact}
     return report
 
 
-def streaming(bench: Bench, tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
+def streaming(tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
     """Streams say what the same requests say without; an aborted one ends early and costs the others nothing."""
     sampling = {**GREEDY, "max_new_tokens": 192}
     whole = tree.run("generate", ids=prompts, sampling=sampling, mode="batch")["outputs"]
@@ -113,7 +115,7 @@ def streaming(bench: Bench, tree: Engine, prompts: list[list[int]]) -> dict[str,
     return report
 
 
-def bias(bench: Bench, tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
+def bias(tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
     """A banned token never comes, a forced one always does; a penalty against repetition lowers repetition."""
     free = tree.run("generate", ids=prompts, sampling={**GREEDY, "max_new_tokens": 64}, mode="batch")["outputs"]
     counts: dict[int, int] = {}
@@ -147,7 +149,7 @@ def bias(bench: Bench, tree: Engine, prompts: list[list[int]]) -> dict[str, Any]
     }
 
 
-def grammar(bench: Bench, tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
+def grammar(tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
     """Constrained and free requests in one batch: each constrained text matches, each free one is what it is alone."""
     import json
 
@@ -189,14 +191,14 @@ def grammar(bench: Bench, tree: Engine, prompts: list[list[int]]) -> dict[str, A
     }
 
 
-def law(bench: Bench, plain: Engine, tree: Engine, prompt: list[int], draws: int = 4000) -> dict[str, Any]:
+def law(plain: Engine, tree: Engine, prompt: list[int], draws: int = 4000) -> dict[str, Any]:
     """Sampled texts of three tokens from both engines: two-sample chi-square of the joint law.
 
     The first token comes from the prefill, the second and third from trees.
     """
     from scipy.stats import chi2_contingency
 
-    sampling = {"temperature": 0.9, "top_k": 6, "top_p": 0.95, "max_new_tokens": 3, "ignore_eos": True}
+    sampling = {"temperature": 1.2, "top_k": 12, "top_p": 0.98, "max_new_tokens": 3, "ignore_eos": True}
     counts: list[dict[tuple[int, ...], int]] = []
     for engine in (plain, tree):
         result = engine.run("generate", ids=[prompt] * draws, sampling=sampling, mode="batch")
@@ -216,25 +218,28 @@ def law(bench: Bench, plain: Engine, tree: Engine, prompt: list[int], draws: int
             "draws": draws,
             "texts": len(frequent),
             "p_value": float(test.pvalue),
-            "holds": test.pvalue > 1e-3,
+            "holds": bool(test.pvalue > 1e-3),
         }
     }
 
 
-def retraction(bench: Bench, plain: Engine, prompts: list[list[int]], base: list[list[int]]) -> dict[str, Any]:
+def retraction(bench: Bench, engines: dict[str, Engine], prompts: list[list[int]]) -> dict[str, Any]:
     """A pool too small for the batch: requests are taken back, and come out as they would have."""
+    sampling = {**GREEDY, "max_new_tokens": 400}
+    base, chain = (
+        engines[n].run("generate", ids=prompts, sampling=sampling, mode="batch")["outputs"] for n in ("plain", "dflash")
+    )
     # 16 requests of 64 + 400 tokens need 7424 slots.
     args = bench.engine_args("tree16", max_total_tokens=4200, schedule_conservativeness=0.1)
     tight = bench.open("retract", args, {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "40"})
     try:
         tight.ready()
-        sampling = {**GREEDY, "max_new_tokens": 400}
         mine = tight.run("generate", ids=prompts, sampling=sampling, mode="batch")["outputs"]
         log = tight.tail(10**7)
     finally:
         tight.close()
     taken_back = len(re.findall(r"Retract requests|Testing retraction", log))
-    entry = against(plain, prompts, mine, base)
+    entry = against(engines["plain"], prompts, mine, base, chain)
     return {"retraction": {**entry, "retractions": taken_back, "holds": entry["holds"] and taken_back > 0}}
 
 
@@ -250,31 +255,21 @@ def features(bench: Bench) -> dict[str, Any]:
     }
     wanted = {
         "plain": (bench.engine_args("plain", **common), None),
-        "tree": (bench.engine_args("tree16", **common, grammar_backend="xgrammar"), None),
+        "dflash": (bench.engine_args("dflash", **common), None),
+        "tree": (bench.engine_args("tree16", **{**common, "grammar_backend": "xgrammar"}), None),
     }
-    up = bench.engines(wanted)
+    engines = bench.engines(wanted)
     report["failures"].update(bench.failures)
-    plain, tree = up["plain"], up.get("tree")
-    if tree is None:
-        # Everything but grammar, then.
-        wanted["tree"] = (bench.engine_args("tree16", **common), None)
-        tree = bench.engines(wanted)["tree"]
-        report["failures"]["grammar engine"] = bench.failures
     long = [i for items in bench.prompts(limit=6, tokens=230).values() for i in items]
     short = [i for items in bench.prompts(limit=6).values() for i in items][:16]
-
-    def base_of_retraction() -> list[list[int]]:
-        sampling = {**GREEDY, "max_new_tokens": 400}
-        return plain.run("generate", ids=short, sampling=sampling, mode="batch")["outputs"]
-
-    steps = {
-        "prefill": lambda: prefill(bench, plain, tree, long),
-        "stops": lambda: stops(bench, plain, tree, short),
-        "streaming": lambda: streaming(bench, tree, short),
-        "bias": lambda: bias(bench, tree, short),
-        "law": lambda: law(bench, plain, tree, short[0]),
-        "grammar": lambda: grammar(bench, tree, short),
-        "retraction": lambda: retraction(bench, plain, short, base_of_retraction()),
+    steps: dict[str, Any] = {
+        "prefill": lambda: prefill(engines, long),
+        "stops": lambda: stops(engines, short),
+        "streaming": lambda: streaming(engines["tree"], short),
+        "bias": lambda: bias(engines["tree"], short),
+        "law": lambda: law(engines["plain"], engines["tree"], short[8]),
+        "grammar": lambda: grammar(engines["tree"], short),
+        "retraction": lambda: retraction(bench, engines, short),
     }
     for name, step in steps.items():
         try:
@@ -284,10 +279,9 @@ def features(bench: Bench) -> dict[str, Any]:
         except (EngineError, KeyError, IndexError, TypeError, AttributeError) as error:
             report["failures"][name] = repr(error)[-3000:]
             bench.say(f"{name} FAILED: {error!r}"[-1800:])
-            if isinstance(error, EngineError) and tree.process.poll() is not None:
+            if isinstance(error, EngineError) and any(e.process.poll() is not None for e in engines.values()):
                 bench.close()
-                up = bench.engines(wanted)
-                plain, tree = up["plain"], up["tree"]
+                engines.update(bench.engines(wanted))
     bench.close()
     return report
 
@@ -304,8 +298,9 @@ def tensor_parallel(bench: Bench) -> dict[str, Any]:
         job = {"ids": prompts, "sampling": {**GREEDY, "max_new_tokens": 192}, "mode": "batch", "repeat": 2}
         outputs[name] = engine.run("generate", **job)
     for name in outputs:
-        if name != "plain" and "plain" in outputs:
-            entry = against(up["plain"], prompts, outputs[name]["outputs"], outputs["plain"]["outputs"])
+        if name != "plain" and {"plain", "dflash"} <= set(outputs):
+            mine, base, chain = (outputs[n]["outputs"] for n in (name, "plain", "dflash"))
+            entry = against(up["plain"], prompts, mine, base, chain)
             rounds = sum(outputs[name]["rounds"])
             entry["tokens_per_round"] = sum(len(o) - 1 for o in outputs[name]["outputs"]) / max(rounds, 1)
             entry["seconds"] = outputs[name]["seconds"]
@@ -316,7 +311,7 @@ def tensor_parallel(bench: Bench) -> dict[str, Any]:
         report["results"]["width 1 equals DFLASH"] = {"equal": sum(same), "of": len(same), "holds": all(same)}
         bench.say("width 1 equals DFLASH", sum(same), "of", len(same))
     if {"plain", "tree16"} <= set(up):
-        report["results"].update(law(bench, up["plain"], up["tree16"], prompts[0], draws=2000))
+        report["results"].update(law(up["plain"], up["tree16"], prompts[0], draws=2000))
         bench.say(report["results"]["sampling law"])
     bench.close()
     return report

@@ -28,6 +28,7 @@ class Fake:
         self.begin = time.monotonic()
         self.requests = self.running = self.generated = self.rounds = self.accepted = 0
         self.histogram = dict.fromkeys(range(1, BLOCK + 1), 0)
+        self.warming = args.warm_up > 0
 
     def accept(self, rng: random.Random) -> int:
         """Tokens of one verify round."""
@@ -112,7 +113,16 @@ class Fake:
                 "simulated_acceptance": self.args.confess,
             },
         }
+        if path == "/health" and self.warming:
+            self.plain(writer, 503, {})
+            return
         self.plain(writer, 200 if path in replies else 404, replies.get(path, {"error": {"message": "not found"}}))
+
+    async def warm_up(self) -> None:
+        """As SGLang: a request of the server's own, some time after it answers others already."""
+        await asyncio.sleep(self.args.warm_up)
+        self.requests += 1
+        self.warming = False
 
     async def complete(self, writer: asyncio.StreamWriter, body: dict) -> None:
         self.requests += 1
@@ -188,6 +198,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--slope", type=float, default=1.0, help="slower: how much a second")
     options.add_argument("--every", type=int, default=5, help="errors, cut: each so many requests")
     options.add_argument("--confess", action="store_true", help="say in /server_info that acceptance is simulated")
+    options.add_argument("--warm-up", type=float, default=0.0, help="seconds until the server's own warm-up request")
     options.add_argument("--api-key")
     return options
 
@@ -196,11 +207,15 @@ async def serve(args: argparse.Namespace) -> None:
     """Serve until SIGTERM."""
     if args.fault == "exit":
         raise SystemExit("planted: the model does not fit")
-    server = await asyncio.start_server(Fake(args).handle, args.host, args.port)
+    fake = Fake(args)
+    server = await asyncio.start_server(fake.handle, args.host, args.port)
+    warming = asyncio.create_task(fake.warm_up()) if args.warm_up else None
     done = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
     async with server:
         await done.wait()
+    if warming:
+        warming.cancel()
 
 
 if __name__ == "__main__":

@@ -42,6 +42,16 @@ def sweep_once(plan, folder, max_visits=None, log=None):
     return asyncio.run(sweep.run(plan, folder, server, None, say, max_visits))
 
 
+def test_the_warm_up_request_of_a_server_is_nobody_elses(free_port, prompt_file, tmp_path):
+    few = {"blocks": 1, "concurrencies": [1], "sampling": {"max_tokens": 4}}
+    plan = plan_for(free_port, prompt_file, keys=("none",), **few)
+    # Slow enough that the warm-up would fall into the first cell.
+    plan["configurations"][0]["argv"] += ["--warm-up", "0.6", "--step", "0.05"]
+    assert sweep_once(plan, tmp_path / "run")["stopped"] == "done"
+    rows = sweep.collect(plan, tmp_path / "run")["rows"]
+    assert [r["foreign_requests"] for r in rows] == [0] * len(rows)
+
+
 def test_every_second_block_goes_backwards():
     plan = {"configurations": [{"key": k} for k in "abc"], "blocks": 3}
     assert [v.name for v in sweep.visits(plan)] == [
