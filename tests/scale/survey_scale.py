@@ -200,6 +200,11 @@ def measure_aliases(count: int, forks: int, work: Path) -> dict[str, float]:
     return survey(inventory_of(hosts, work / f"aliases{count}.json"), work / f"reports{count}", forks)
 
 
+def round_step(most: float) -> int:
+    """Return a round distance of marks, so that there are at most five up to `most`."""
+    return next(step * 10**power for power in range(6) for step in (1, 2, 5) if most < 5 * step * 10**power)
+
+
 def plot(points: dict[int, float], containers: tuple[float, float]) -> str:
     """Draw wall time against the number of hosts; colours suit light and dark."""
     width, height, left, bottom, top = 560, 300, 56, 44, 20
@@ -218,15 +223,15 @@ def plot(points: dict[int, float], containers: tuple[float, float]) -> str:
         "<!-- SPDX-License-Identifier: GPL-3.0-or-later -->",
         # REUSE-IgnoreEnd
     ]
-    for part in range(5):
-        x, y = at(most_x * part / 4, most_y * part / 4)
+    for seconds in range(0, int(most_y) + 1, round_step(most_y)):
+        y = at(0, seconds)[1]
         parts.append(
             f'<line x1="{left}" x2="{width - 20}" y1="{y:.1f}" y2="{y:.1f}" stroke="#9ca3af" stroke-opacity="0.35"/>'
         )
-        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{most_y * part / 4:.0f} s</text>')
-        parts.append(
-            f'<text x="{x:.1f}" y="{height - bottom + 18}" text-anchor="middle">{most_x * part / 4:.0f}</text>'
-        )
+        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{seconds} s</text>')
+    for hosts in range(0, int(most_x) + 1, round_step(most_x)):
+        x = at(hosts, 0)[0]
+        parts.append(f'<text x="{x:.1f}" y="{height - bottom + 18}" text-anchor="middle">{hosts}</text>')
     parts.append(f'<text x="{(left + width) / 2}" y="{height - 6}" text-anchor="middle">hosts</text>')
     parts.append(f'<polyline points="{line}" fill="none" stroke="#3b82d6" stroke-width="2"/>')
     parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#3b82d6"/>' for x, y in marks]
