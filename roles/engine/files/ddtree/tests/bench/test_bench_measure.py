@@ -8,7 +8,7 @@ import asyncio
 import json
 
 import pytest
-from ddtree.bench import client, control, load, prompts, record
+from ddtree.bench import client, control, load, metrics, prompts, record
 from ddtree.bench.__main__ import main
 from ddtree.bench.measure import Load, ServerUnusable, measure
 
@@ -100,6 +100,13 @@ def test_api_key_is_sent_and_a_refusal_is_no_measurement(fake, prompt_file):
     assert run(url, prompt_file, api_key="k1")["completed"] == 12
     with pytest.raises(ServerUnusable, match="http_401"):
         run(url, prompt_file)
+
+
+def test_warm_up_together_meets_the_server_at_its_full_batch_before_anything_is_measured(fake, prompt_file):
+    url = fake()
+    row = run(url, prompt_file, wanted=Load(requests=6, concurrency=3, warmup=1, warmup_together=3))
+    assert (row["completed"], row["foreign_requests"], row["warmup_requests"]) == (6, 0, 4)
+    assert metrics.snapshot(url).first(metrics.REQUESTS) == 10
 
 
 def test_foreign_traffic_is_counted(fake, prompt_file):

@@ -98,7 +98,17 @@ async def _run(args: argparse.Namespace) -> int:
     for concurrency in args.concurrency or ([None] if args.rate else [1]):
         for domain, group in groups.items():
             _say(f"{domain}: {args.requests} requests, " + (f"{args.rate}/s" if args.rate else f"x{concurrency}"))
-            load = Load(args.requests, concurrency, args.rate, args.warmup, args.seed, args.timeout, args.time_limit)
+            together = (concurrency or 1) if (concurrency or 1) > 1 and args.warmup else 0
+            load = Load(
+                args.requests,
+                concurrency,
+                args.rate,
+                args.warmup,
+                args.seed,
+                args.timeout,
+                args.time_limit,
+                together,
+            )
             row = await measure(
                 args.url,
                 model,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class Load:
     seed: int = 1
     timeout: float = 120.0
     time_limit: float | None = None
+    warmup_together: int = 0
+    """Further warm-up requests, all at once: a server may compile and allocate again at its first full batch."""
 
 
 class ServerUnusable(RuntimeError):
@@ -74,6 +77,8 @@ async def measure(
         warm: list[Outcome] = []
         for prompt in schedule(prompts, load.warmup, load.seed + 1_000_003):
             warm.append(await ask(connection, model, prompt, sampling, load.timeout))
+        together = schedule(prompts, load.warmup_together, load.seed + 1_000_004)
+        warm += await asyncio.gather(*(ask(connection, model, p, sampling, load.timeout) for p in together))
         if warm and not any(o.ok for o in warm):
             raise ServerUnusable(f"{url}: {warm[-1].error}")
         before = metrics.settled(url, api_key)
@@ -99,7 +104,7 @@ async def measure(
         seed=load.seed,
         sampling=dataclasses.asdict(sampling),
         client=client,
-        warmup=load.warmup,
+        warmup=load.warmup + load.warmup_together,
         foreign=metrics.foreign_requests(before, after, len(outcomes)),
         server=server_facts(url, api_key),
         tree=metrics.tree_facts(before, after),

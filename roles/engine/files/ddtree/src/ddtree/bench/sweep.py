@@ -178,7 +178,8 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
     except control.StartFailed as exc:
         say(f"{visit.name}: did not start")
         return [base | {"start_failed": str(exc)[-2000:]}]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    seen: set[int] = set()
     try:
         for half, concurrency, domain in cells(plan["concurrencies"], list(domains)):
             cell = base | {
@@ -191,11 +192,13 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
             load = Load(
                 requests=max(1, plan["requests"] // 2),
                 concurrency=concurrency,
-                # Only a fresh server is cold.
+                # Only a fresh server is cold, and at a batch size that it has not seen.
                 warmup=0 if rows else plan.get("warmup", 1),
+                warmup_together=concurrency if concurrency > max(seen, default=1) else 0,
                 seed=plan.get("seed", 1) + 2 * visit.block + half,
                 timeout=plan.get("request_timeout", 120.0),
             )
+            seen.add(concurrency)
             started = time.time()
             try:
                 row = await measure(
