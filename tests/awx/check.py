@@ -88,6 +88,9 @@ def stand_in(modules: t.Iterable[str]) -> None:
     folder.mkdir(parents=True)
     for module in modules:
         shutil.copy(ROOT / "tests/awx/record.py", folder / f"{module}.py")
+    lookups = folder.parent / "lookup"
+    lookups.mkdir()
+    shutil.copy(ROOT / "tests/awx/lookup.py", lookups / "controller_api.py")
 
 
 def specifications(modules: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
@@ -108,7 +111,7 @@ def translate(option: dict[str, t.Any]) -> dict[str, t.Any]:
     return kept
 
 
-def play(variables: dict[str, t.Any]) -> tuple[int, str, list[Entry]]:
+def play(variables: dict[str, t.Any], organizations: str = "DFlash") -> tuple[int, str, list[Entry]]:
     """Run the playbook; exit status, output, and what its tasks asked for."""
     record = BUILD / "record.jsonl"
     record.write_text("")
@@ -116,6 +119,7 @@ def play(variables: dict[str, t.Any]) -> tuple[int, str, list[Entry]]:
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": f"{STAND_IN}:{ROOT / '.collections'}",
         "AWX_RECORD": str(record),
+        "AWX_ORGANIZATIONS": organizations,
         "ANSIBLE_FORCE_COLOR": "0",
     }
     argv = [BIN / "ansible-playbook", ROOT / "playbooks/awx.yml", "-i", "localhost,", "-e", json.dumps(variables)]
@@ -201,6 +205,12 @@ class Checks:
         }
         self.say(f"{title}: what was made is removed", [f"{module} {name!r} stays" for module, name in sorted(kept)])
 
+    def removed_again(self, title: str, variables: dict[str, t.Any]) -> None:
+        """With the organisation gone, nothing may name it but its own removal: AWX would not find it."""
+        status, output, entries = play({**variables, "awx_state": "absent"}, organizations="")
+        named = [f"{e.module} {e.name!r} names it" for e in entries if e.arguments.get("organization")]
+        self.say(title, named if status == 0 and entries else [output[-2000:]])
+
     def refused(self, title: str, variables: dict[str, t.Any], text: str) -> None:
         status, output, entries = play(variables)
         self.say(title, [] if status != 0 and not entries and text in output else [output[-2000:]])
@@ -223,6 +233,7 @@ def main() -> int:
     checks.removed("removed", {}, few, {"organization"})
     many = checks.made("made with every option", EVERYTHING)
     checks.removed("removed with every option", EVERYTHING, many, set())
+    checks.removed_again("removed again, without its organisation", EVERYTHING)
     checks.made("made from a local folder", LOCAL)
     checks.refused("a project without a source is refused", {}, "awx_scm_url")
     checks.refused("an unknown state is refused", {**SOURCE, "awx_state": "gone"}, "use present or absent")
