@@ -5,21 +5,24 @@
 usage: tests/run.py STEP [STEP ...] [--beside STEP[,STEP]] [--scenario NAME[,NAME]]
 Steps: lint, sanity, unit, package, awx, molecule, long. A linter or a Molecule scenario counts as one test; pytest reports its own
 numbers through JUnit files. A Python interpreter that is not there counts as one skipped test, by name. Steps named with
---beside run at the same time, in a process of their own whose output follows at the end. Exit status 1 when anything failed, or
-when nothing ran.
+--beside run at the same time in a thread of their own, which then takes Molecule scenarios off the other's hands; what they
+print follows at the end. Exit status 1 when anything failed, or when nothing ran.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import collections
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import asdict, dataclass, field
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,6 +31,21 @@ ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / ".build" / "ansible_collections" / "inferlab" / "dflash"
 PYTHONS = {"3.11": ".venv", "3.12": ".venv-py312", "3.13": ".venv-py313"}
 SCENARIOS = ROOT / "extensions" / "molecule"
+# Begun first, so that none of them is alone at the end; the other scenarios take half as long and less.
+LONGEST = ["deploy", "driver", "story"]
+# Where this thread prints; nothing is set where that is standard output.
+PRINTS = threading.local()
+
+
+def say(text: str) -> None:
+    print(text, file=getattr(PRINTS, "log", sys.stdout), flush=True)
+
+
+def call(argv: list, **options) -> subprocess.CompletedProcess:
+    """subprocess.run whose output goes where this thread prints."""
+    if log := getattr(PRINTS, "log", None):
+        options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **options}
+    return subprocess.run(argv, check=False, **options)
 
 
 @dataclass
@@ -48,11 +66,11 @@ class Totals:
         self.failed += not ok
         if not ok:
             self.failures.append(name)
-        print(f"{'ok' if ok else 'FAILED'}: {name} ({seconds:.0f} s)", flush=True)
+        say(f"{'ok' if ok else 'FAILED'}: {name} ({seconds:.0f} s)")
 
     def skip(self, name: str) -> None:
         self.skipped += 1
-        print(f"skipped: {name}", flush=True)
+        say(f"skipped: {name}")
 
     def junit(self, name: str, report: Path, status: int, seconds: float) -> None:
         """Add the counts of a JUnit file; a run that failed without one counts as one failure."""
@@ -64,9 +82,8 @@ class Totals:
                 skipped += int(suite.get("skipped", 0))
                 for case in suite.iter("testcase"):
                     if case.find("skipped") is not None:
-                        print(
-                            f"  skipped: {case.get('classname')}::{case.get('name')}: {case.find('skipped').get('message')}"
-                        )
+                        message = case.find("skipped").get("message")
+                        say(f"  skipped: {case.get('classname')}::{case.get('name')}: {message}")
         if status != 0 and failures == 0:
             failures += 1
             tests += 1
@@ -75,13 +92,13 @@ class Totals:
         self.passed += tests - failures - skipped
         self.failed += failures + (tests == 0)
         self.skipped += skipped
-        print(f"{'FAILED' if failures or not tests else 'ok'}: {name}: {tests} tests ({seconds:.0f} s)", flush=True)
+        say(f"{'FAILED' if failures or not tests else 'ok'}: {name}: {tests} tests ({seconds:.0f} s)")
 
 
 def run(argv: list[str], cwd: Path = ROOT, env: dict[str, str] | None = None) -> tuple[int, float]:
-    print(f"\n==> {' '.join(argv)}", flush=True)
+    say(f"\n==> {' '.join(argv)}")
     begin = time.monotonic()
-    status = subprocess.run(argv, cwd=cwd, env={**os.environ, **(env or {})}, check=False).returncode
+    status = call(argv, cwd=cwd, env={**os.environ, **(env or {})}).returncode
     return status, time.monotonic() - begin
 
 
@@ -141,7 +158,7 @@ def pythons(totals: Totals, step: str) -> list[tuple[str, Path]]:
             ):
                 totals.skip(f"{step} on Python {version}: no working interpreter found")
                 continue
-            if subprocess.run([ROOT / "tools/setup.sh", "core221", version], check=False).returncode != 0:
+            if call([ROOT / "tools/setup.sh", "core221", version]).returncode != 0:
                 totals.record(f"{step}: environment for Python {version}", False, 0)
                 continue
         found.append((version, ROOT / name))
@@ -150,7 +167,6 @@ def pythons(totals: Totals, step: str) -> list[tuple[str, Path]]:
 
 def lint(totals: Totals, _options: argparse.Namespace) -> None:
     tools = ROOT / ".venv" / "bin"
-    refresh_copy()
     env = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".build"), "PATH": f"{tools}:{os.environ['PATH']}"}
     for name, argv, cwd in (
         ("ruff check", ["ruff", "check", "."], ROOT),
@@ -166,16 +182,20 @@ def lint(totals: Totals, _options: argparse.Namespace) -> None:
 
 
 def sanity(totals: Totals, _options: argparse.Namespace) -> None:
-    refresh_copy()
     stage_get_pip()
     for version, environment in pythons(totals, "ansible-test sanity"):
-        argv = [str(environment / "bin" / "ansible-test"), "sanity", "--venv", "--python", version, "--color", "no"]
-        status, seconds = run(argv, COPY, {"PATH": f"{environment}/bin:{os.environ['PATH']}"})
-        totals.record(f"ansible-test sanity on Python {version}", status == 0, seconds)
+        # 3.12 has the same ansible-core, whose other tests do not depend on the interpreter; step `long` runs them on 3.13 too.
+        sanity_on(totals, version, environment, ["compile", "import"] if version == "3.13" else [])
+
+
+def sanity_on(totals: Totals, version: str, environment: Path, only: list[str]) -> None:
+    argv = [str(environment / "bin" / "ansible-test"), "sanity", "--venv", "--python", version, "--color", "no"]
+    argv += [word for name in only for word in ("--test", name)]
+    status, seconds = run(argv, COPY, {"PATH": f"{environment}/bin:{os.environ['PATH']}"})
+    totals.record(" ".join([f"ansible-test sanity on Python {version}", *only]), status == 0, seconds)
 
 
 def unit(totals: Totals, _options: argparse.Namespace) -> None:
-    refresh_copy()
     stage_get_pip()
     report = COPY / "tests" / "output" / "junit"
     for version, environment in pythons(totals, "ansible-test units"):
@@ -211,6 +231,7 @@ def awx(totals: Totals, _options: argparse.Namespace) -> None:
 def scenario_names(kind: str) -> list[str]:
     """Scenarios of one kind: those whose name ends in _full are long, `default` only makes hosts."""
     names = sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml") if path.parent.name != "default")
+    names.sort(key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
     return [name for name in names if name.endswith("_full") == (kind == "long")]
 
 
@@ -220,43 +241,55 @@ def molecule_scenario(totals: Totals, name: str, more: dict[str, str] | None = N
     # Not in Molecule's own directories: a reset removes those.
     key = ROOT / ".build" / "molecule" / "id_ed25519"
     key.parent.mkdir(parents=True, exist_ok=True)
+    # One for each scenario, since two may run at the same time. What an interrupted run left there says "created" and
+    # "prepared" of hosts that are gone.
+    state = ROOT / ".build" / "molecule" / name
+    shutil.rmtree(state, ignore_errors=True)
     env = {
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".build"),
         "PATH": f"{tools}:{os.environ['PATH']}",
         "CONTAINERS_CONF": str(ROOT / "tests/images/containers.conf"),
+        "MOLECULE_EPHEMERAL_DIRECTORY": str(state),
         "MOLECULE_GROUPS": f"molecule_{name}",
         "MOLECULE_KEY": str(key),
         "PY_COLORS": "0",
+        **(more or {}),
     }
     begin = time.monotonic()
 
     def step(*words: str) -> bool:
         return run([str(tools / "molecule"), *words], COPY, env)[0] == 0
 
-    # An interrupted run leaves a state that says "created" and "prepared" of hosts that are gone.
-    step("reset", "-s", name)
-    step("reset", "-s", "default")
     ok = step("create", "-s", "default") and step("test", "-s", name, "--destroy=never")
     step("destroy", "-s", "default")
     totals.record(" ".join(["molecule", name, *(more or {})]), ok, time.monotonic() - begin)
 
 
-def molecule(totals: Totals, options: argparse.Namespace) -> None:
-    refresh_copy()
+def molecule(options: argparse.Namespace) -> list[str]:
+    """The scenarios that step molecule runs."""
     known = scenario_names("short") + scenario_names("long")
-    names = options.scenario.split(",") if options.scenario else scenario_names("short")
+    # Step `long` runs deploy with all that it has.
+    names = [name for name in scenario_names("short") if name != "deploy" or "long" not in options.steps]
+    names = options.scenario.split(",") if options.scenario else names
     for name in names:
         if name not in known:
             sys.exit(f"tests/run.py: there is no Molecule scenario {name!r}; there are: {', '.join(known)}")
-        molecule_scenario(totals, name)
+    return names
 
 
 def long(totals: Totals, _options: argparse.Namespace) -> None:
     for name in scenario_names("long"):
         molecule_scenario(totals, name)
-    subprocess.run([ROOT / "tools/setup.sh", "release"], check=True)  # ansible-runner
-    runner = str(ROOT / ".venv-release/bin/ansible-runner")
-    molecule_scenario(totals, "deploy", {"LAB_LONG": "1", "ANSIBLE_RUNNER": runner})
+    molecule_scenario(totals, "deploy", {"LAB_LONG": "1"})
+    tests = COPY / "tests/unit/plugins/module_utils/_diagnosis"
+    env = {"DIAGNOSIS_EVERY_CASE": "1", "PYTHONPATH": str(ROOT / ".build")}
+    argv = [str(ROOT / ".venv/bin/python"), "-m", "pytest", "-q", str(tests / "test_properties.py")]
+    status, seconds = run(argv, COPY, env)
+    totals.record("properties of diagnosis, every case under every change", status == 0, seconds)
+    for version, environment in pythons(totals, "ansible-test sanity"):
+        if version == "3.13":
+            sanity_on(totals, version, environment, [])
+    subprocess.run([ROOT / "tools/setup.sh", "release"], check=True)  # ansible-builder
     for script in sorted((ROOT / "tests" / "long").glob("*.sh")):
         status, seconds = run(["bash", str(script)])
         totals.record(script.name, status == 0, seconds)
@@ -268,54 +301,77 @@ STEPS = {
     "unit": unit,
     "package": package,
     "awx": awx,
-    "molecule": molecule,
     "long": long,
 }
 
 
-class Beside:
-    """The steps of --beside in a process of their own: its output goes to a file, its counts come back as JSON."""
+class Lane:
+    """Steps one after the other, and then whatever scenarios nobody has taken yet."""
 
-    def __init__(self, steps: list[str]) -> None:
-        self.steps = steps
-        self.log, self.counts = ROOT / ".build" / "beside.log", ROOT / ".build" / "beside.json"
+    def __init__(self, steps: list[str], options: argparse.Namespace, scenarios: collections.deque[str]) -> None:
+        self.steps, self.options, self.scenarios = steps, options, scenarios
+        self.totals = Totals()
+
+    def run(self) -> None:
+        for step in self.steps:
+            self._timed(step, lambda step=step: STEPS[step](self.totals, self.options))
+        while True:
+            try:
+                name = self.scenarios.popleft()
+            except IndexError:
+                return
+            self._timed(f"molecule {name}", lambda name=name: molecule_scenario(self.totals, name))
+
+    def _timed(self, name: str, work: Callable[[], object]) -> None:
+        begin = time.monotonic()
+        try:
+            work()
+        except Exception:  # one step must not take the others with it
+            say(traceback.format_exc())
+            self.totals.record(f"{name}: ended early", False, time.monotonic() - begin)
+        say(f"-- {name}: {time.monotonic() - begin:.0f} s")
+
+
+class Beside(Lane):
+    """A lane in a thread of its own, which prints into a file."""
+
+    def begin(self) -> None:
+        self.log = ROOT / ".build" / "beside.log"
         self.log.parent.mkdir(exist_ok=True)
-        self.counts.unlink(missing_ok=True)
-        print(f"beside: {', '.join(steps)}; what they print goes to {self.log} and follows at the end", flush=True)
-        with open(self.log, "wb") as log:
-            argv = [sys.executable, str(Path(__file__).resolve()), *steps, "--counts", str(self.counts)]
-            self.process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        say(f"beside: {', '.join(self.steps)}; what they print goes to {self.log} and follows at the end")
+        self.thread = threading.Thread(target=self._logged, daemon=True)
+        self.thread.start()
 
-    def finish(self) -> Totals:
-        self.process.wait()
-        print(f"\n==> beside: {', '.join(self.steps)}\n{self.log.read_text(errors='replace')}", flush=True)
-        if self.counts.exists():
-            return Totals(**json.loads(self.counts.read_text()))
-        return Totals(failed=1, failures=[f"beside: {', '.join(self.steps)}: ended early ({self.process.returncode})"])
+    def _logged(self) -> None:
+        with open(self.log, "w", encoding="utf-8") as PRINTS.log:
+            self.run()
+
+    def finish(self) -> None:
+        self.thread.join()
+        say(f"\n==> beside: {', '.join(self.steps)}\n{self.log.read_text(errors='replace')}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("steps", nargs="+", choices=sorted(STEPS), metavar="STEP")
+    parser.add_argument("steps", nargs="+", choices=sorted([*STEPS, "molecule"]), metavar="STEP")
     parser.add_argument("--beside", default="", help="steps to run at the same time, separated by commas")
     parser.add_argument("--scenario", default="", help="Molecule scenarios, separated by commas")
-    parser.add_argument("--counts", type=Path, help="file for the counts as JSON")
     options = parser.parse_args()
-    totals = Totals()
     names = [name for name in options.beside.split(",") if name]
     if unknown := sorted(set(names) - set(STEPS)):
         parser.error(f"--beside: there is no step {unknown[0]!r}; there are: {', '.join(sorted(STEPS))}")
+    scenarios = collections.deque(molecule(options)) if "molecule" in options.steps else collections.deque()
+    refresh_copy()
+    lanes = [Lane([step for step in options.steps if step != "molecule"], options, scenarios)]
     if names:
-        refresh_copy()  # both processes find it done
-    beside = Beside(names) if names else None
-    for step in options.steps:
-        begin = time.monotonic()
-        STEPS[step](totals, options)
-        print(f"-- {step}: {time.monotonic() - begin:.0f} s", flush=True)
-    if beside:
-        totals.add(beside.finish())
-    if options.counts:
-        options.counts.write_text(json.dumps(asdict(totals)))
+        lanes.append(Beside(names, options, scenarios))
+        lanes[1].begin()
+    lanes[0].run()
+    totals = Totals()
+    for lane in lanes:
+        if isinstance(lane, Beside):
+            lane.finish()
+        totals.add(lane.totals)
     for name in totals.failures:
         print(f"failed: {re.sub(chr(10), ' ', name)}")
     print(f"{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped")

@@ -56,6 +56,6 @@ case "${1:-}" in
   base) debian_packages; environment .venv "$(python311)" requirements/dev-core219.txt ;;
   torch) debian_packages; environment .venv-torch "$(python311)" roles/engine/files/locks/transformers-cp311.txt roles/engine/files/ddtree/requirements-test.txt ;;
   release) environment .venv-release "$(python311)" requirements/release.txt ;;
-  core221) environment ".venv-py${2/./}" "$(tools/find_python.sh "$2")" requirements/dev-core221.txt ;;
+  core221) environment ".venv-py${2/./}" "$(tools/find_python.sh "$2")" requirements/core221.txt ;;
   *) echo "usage: tools/setup.sh base|torch|release|core221 [PYTHON]" >&2; exit 2 ;;
 esac

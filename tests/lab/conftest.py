@@ -20,6 +20,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = os.environ.get("LAB_HOST", "")
+# What a controller knows a job by; a lock names it.
+JOB = "41"
 
 
 class Run:
@@ -123,3 +125,67 @@ class Lab:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return Lab(tmp_path_factory.mktemp("lab"))
+
+
+class Job:
+    """One ansible-runner run, and what it left in its artifacts."""
+
+    def __init__(self, folder: Path, playbook: str, answers: dict) -> None:
+        (folder / "env").mkdir(parents=True)
+        (folder / "env/extravars").write_text(json.dumps(answers))
+        (folder / "env/envvars").write_text(json.dumps({"ANSIBLE_FORCE_COLOR": "0", "JOB_ID": JOB}))
+        self.artifacts = folder / "artifacts/job"
+        argv = [
+            str(Path(sys.executable).parent / "ansible-runner"),
+            "run",
+            str(folder),
+            "--ident",
+            "job",
+            "--quiet",
+            "--playbook",
+            playbook,
+        ]
+        argv += ["--project-dir", str(ROOT), "--inventory", os.environ["LAB_INVENTORY"], "--limit", HOST]
+        self.process = subprocess.Popen(argv, cwd=folder, start_new_session=True)
+
+    def wait(self) -> Job:
+        self.process.wait(timeout=600)
+        return self
+
+    @property
+    def ended(self) -> tuple[int, str]:
+        """Exit status of ansible-runner, and the status that it writes down."""
+        return self.process.returncode, (self.artifacts / "status").read_text()
+
+    @property
+    def output(self) -> str:
+        return (self.artifacts / "stdout").read_text()
+
+    def events(self, kind: str) -> list[dict]:
+        found = [json.loads(path.read_text()) for path in (self.artifacts / "job_events").glob("*-*.json")]
+        return [event["event_data"] for event in found if event["event"] == kind]
+
+    def changed_on(self, host: str) -> set[str]:
+        changed = [
+            event for event in self.events("runner_on_ok") if event["host"] == host and event["res"].get("changed")
+        ]
+        return {event["task"] for event in changed if not event.get("role", "").endswith("report")}
+
+    @property
+    def handed_on(self) -> dict:
+        """What a controller keeps as the job's artifacts and gives to the next job of a workflow."""
+        return self.events("playbook_on_stats")[0]["artifact_data"]
+
+
+@pytest.fixture
+def start(tmp_path):
+    jobs = []
+
+    def begin(playbook: str, **answers) -> Job:
+        jobs.append(Job(tmp_path / str(len(jobs)), playbook, answers))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        if job.process.poll() is None:
+            os.killpg(job.process.pid, signal.SIGKILL)

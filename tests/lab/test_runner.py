@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ansible-runner as a controller uses it: answers of a form, artifacts, the facts cache, two jobs on one host, a cancelled job.
 
-Expects a deployed host (conftest.py), and in ANSIBLE_RUNNER the ansible-runner to use.
+Expects a deployed host (conftest.py). These jobs take minutes and run with what is long; test_deploy.py has some of its deployments
+go through ansible-runner too.
 """
 
 from __future__ import annotations
@@ -10,65 +11,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
-from conftest import HOST, ROOT
+from conftest import HOST, JOB, Job
+
+pytestmark = pytest.mark.skipif("LAB_LONG" not in os.environ, reason="runs with what is long")
 
 LOCK = "/run/dflash/plan.lock"
-# What a controller knows a job by; a lock names it.
-JOB = "41"
-
-
-class Job:
-    """One ansible-runner run, and what it left in its artifacts."""
-
-    def __init__(self, folder: Path, playbook: str, answers: dict) -> None:
-        (folder / "env").mkdir(parents=True)
-        (folder / "env/extravars").write_text(json.dumps(answers))
-        (folder / "env/envvars").write_text(json.dumps({"ANSIBLE_FORCE_COLOR": "0", "JOB_ID": JOB}))
-        self.artifacts = folder / "artifacts/job"
-        argv = [os.environ["ANSIBLE_RUNNER"], "run", str(folder), "--ident", "job", "--quiet", "--playbook", playbook]
-        argv += ["--project-dir", str(ROOT), "--inventory", os.environ["LAB_INVENTORY"], "--limit", HOST]
-        self.process = subprocess.Popen(argv, cwd=folder, start_new_session=True)
-
-    def wait(self) -> Job:
-        self.process.wait(timeout=600)
-        return self
-
-    @property
-    def ended(self) -> tuple[int, str]:
-        """Exit status of ansible-runner, and the status that it writes down."""
-        return self.process.returncode, (self.artifacts / "status").read_text()
-
-    @property
-    def output(self) -> str:
-        return (self.artifacts / "stdout").read_text()
-
-    def events(self, kind: str) -> list[dict]:
-        found = [json.loads(path.read_text()) for path in (self.artifacts / "job_events").glob("*-*.json")]
-        return [event["event_data"] for event in found if event["event"] == kind]
-
-    @property
-    def handed_on(self) -> dict:
-        """What a controller keeps as the job's artifacts and gives to the next job of a workflow."""
-        return self.events("playbook_on_stats")[0]["artifact_data"]
-
-
-@pytest.fixture
-def start(tmp_path):
-    jobs = []
-
-    def begin(playbook: str, **answers) -> Job:
-        jobs.append(Job(tmp_path / str(len(jobs)), playbook, answers))
-        return jobs[-1]
-
-    yield begin
-    for job in jobs:
-        if job.process.poll() is None:
-            os.killpg(job.process.pid, signal.SIGKILL)
 
 
 def lock_record(lab) -> dict:
