@@ -81,6 +81,7 @@ def test_damaged_and_unfitting_models_are_refused_before_the_instance_is_touched
     assert lab.pid() == pid and lab.serves()
 
 
+@pytest.mark.skipif(not LONG, reason="runs with what is long; what is compared is a unit test")
 def test_no_room_for_the_model_is_refused_before_the_first_byte(lab):
     pid = lab.pid()
     lab.host("mkdir", "-p", "/mnt/small")
