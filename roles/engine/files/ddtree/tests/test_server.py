@@ -483,17 +483,11 @@ def test_an_api_key_is_asked_for_and_never_shown(tmp_path, caplog, capfd) -> Non
 
 
 def test_where_the_key_comes_from(tmp_path, monkeypatch) -> None:
-    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
-    assert server.read_api_key(None) is None
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    assert server.read_api_key(None) is None
     (tmp_path / "api_key").write_text(" from-systemd \n", encoding="utf-8")
     assert server.read_api_key(None) == "from-systemd"
     (tmp_path / "other").write_text("from-file", encoding="utf-8")
     assert server.read_api_key(tmp_path / "other") == "from-file"
-    (tmp_path / "other").write_text("\n", encoding="utf-8")
-    with pytest.raises(server.ModelError, match="is empty"):
-        server.read_api_key(tmp_path / "other")
 
 
 # --- The process

@@ -51,6 +51,13 @@ def test_without_a_unit(environ):
 
 def test_the_key_is_a_credential(tmp_path):
     assert launch.read_key({}) is None
-    assert launch.read_key({"CREDENTIALS_DIRECTORY": str(tmp_path)}) is None
     (tmp_path / "api_key").write_text("secret\n")
     assert launch.read_key({"CREDENTIALS_DIRECTORY": str(tmp_path)}) == "secret"
+
+
+@pytest.mark.parametrize("text", [None, "\n"])
+def test_a_key_that_is_missing_or_empty_opens_nothing(tmp_path, text):
+    if text is not None:
+        (tmp_path / "api_key").write_text(text)
+    with pytest.raises(launch.SettingsError, match="cannot be read" if text is None else "is empty"):
+        launch.read_key({"CREDENTIALS_DIRECTORY": str(tmp_path)})

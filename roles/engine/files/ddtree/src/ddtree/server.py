@@ -39,6 +39,7 @@ from starlette.exceptions import HTTPException
 from transformers import AutoTokenizer
 
 import ddtree
+from ddtree.credential import key_of, unit_key
 from ddtree.drafter import Drafter
 from ddtree.generate import ALGORITHMS, Generator, generate
 from ddtree.metrics import Metrics
@@ -482,16 +483,8 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def read_api_key(file: Path | None) -> str | None:
-    """The key, or None if the server shall be open."""
-    if file is None:
-        directory = os.environ.get("CREDENTIALS_DIRECTORY")
-        file = Path(directory) / "api_key" if directory else None
-        if file is None or not file.exists():
-            return None
-    key = file.read_text(encoding="utf-8").strip()
-    if not key:
-        raise ModelError(f"the API key file {file} is empty")
-    return key
+    """The key, or None if the server shall be open. Raises CredentialError."""
+    return unit_key(os.environ) if file is None else key_of(file)
 
 
 def load_service(options: argparse.Namespace) -> Service:

@@ -25,19 +25,12 @@ class Arguments:
         return "http://127.0.0.1:1"
 
 
-def test_key_comes_from_the_credential(tmp_path: Path) -> None:
-    assert launch.read_api_key({}) is None
-    assert launch.read_api_key({"CREDENTIALS_DIRECTORY": str(tmp_path)}) is None
-    (tmp_path / "api_key").write_text(KEY + "\n")
-    assert launch.read_api_key({"CREDENTIALS_DIRECTORY": str(tmp_path)}) == KEY
-
-
-@pytest.mark.parametrize("text", ["", "\n", "two words", "two\nlines"])
-def test_unusable_keys_are_refused_without_being_shown(tmp_path: Path, text: str) -> None:
-    (tmp_path / "api_key").write_text(text)
-    with pytest.raises(launch.LaunchError) as error:
-        launch.read_api_key({"CREDENTIALS_DIRECTORY": str(tmp_path)})
-    assert "two" not in str(error.value)
+def test_a_key_that_the_unit_does_not_see_is_no_open_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert launch.main([]) == 2
+    assert "open to everyone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--api-key", KEY], [f"--api-key={KEY}"], ["--admin-api-key", KEY]])

@@ -48,13 +48,26 @@ def read_settings(environ: t.Mapping[str, str], known: t.Iterable[str]) -> dict[
 
 
 def read_key(environ: t.Mapping[str, str]) -> str | None:
-    """The key from systemd's credentials, or None when the unit has none."""
+    """The key from systemd's credentials, or None when the unit has none. Raises SettingsError for one that cannot be used.
+
+    systemd sets ``CREDENTIALS_DIRECTORY`` only for units that load a credential, so a key that is missing there is a fault: an open
+    router is not what was asked for. Where ``/`` is mounted private, as in some containers, units do not see their credentials.
+    """
     directory = environ.get("CREDENTIALS_DIRECTORY")
-    path = os.path.join(directory, "api_key") if directory else ""
-    if not path or not os.path.exists(path):
+    if not directory:
         return None
-    with open(path, encoding="utf-8") as stream:
-        return stream.read().strip() or None
+    path = os.path.join(directory, "api_key")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            key = stream.read().strip()
+    except OSError as exc:
+        raise SettingsError(
+            f"the API key cannot be read: {exc}. Without it the router would be open to everyone. In a container whose / is mounted "
+            "private, run `mount --make-rshared /` in it and start the unit again"
+        ) from exc
+    if not key:
+        raise SettingsError(f"the API key {path} is empty; write the key into it")
+    return key
 
 
 def main() -> None:

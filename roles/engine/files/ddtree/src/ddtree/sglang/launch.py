@@ -14,27 +14,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
+from ddtree.credential import CredentialError, unit_key
 from ddtree.sglang import ALGORITHM
 
 
 class LaunchError(ValueError):
-    """Arguments or credentials that this launcher does not start a server with."""
-
-
-def read_api_key(environ: Mapping[str, str] | None = None) -> str | None:
-    """The key of the unit's credential, None if the unit has none. An empty or multi-line file is an error."""
-    directory = (os.environ if environ is None else environ).get("CREDENTIALS_DIRECTORY")
-    path = Path(directory) / "api_key" if directory else None
-    if path is None or not path.exists():
-        return None
-    key = path.read_text(encoding="utf-8").strip()
-    if not key or any(c.isspace() for c in key):
-        raise LaunchError(f"{path}: the API key must be one word without spaces. Write it as one line.")
-    return key
+    """Arguments that this launcher does not start a server with."""
 
 
 def prepare_argv(argv: Sequence[str]) -> list[str]:
@@ -107,9 +95,9 @@ def serve(server_args: Any, key: str | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     try:
-        key = read_api_key()
+        key = unit_key(os.environ)
         arguments = prepare_argv(sys.argv[1:] if argv is None else argv)
-    except LaunchError as error:
+    except (CredentialError, LaunchError) as error:
         print(f"ddtree.sglang.launch: {error}", file=sys.stderr)
         return 2
     from sglang.srt.plugins import load_plugins
