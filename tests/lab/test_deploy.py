@@ -95,7 +95,8 @@ def test_no_room_for_the_model_is_refused_before_the_first_byte(lab):
         lab.host("umount", "/mnt/small")
 
 
-UVICORN = "/opt/dflash/releases/*/venv/lib/python3*/site-packages/uvicorn/main.py"
+# Of the release that serves: a host may keep others beside it.
+UVICORN = "/var/lib/dflash/instances/main/release/venv/lib/python3*/site-packages/uvicorn/main.py"
 DRIFTS = {
     "unit edited": ["sed", "-i", "s/^RestartSec=5/RestartSec=6/", "/etc/systemd/system/dflash-main.service"],
     "mode widened": ["chmod", "0644", "/etc/dflash/main/environment"],
