@@ -206,6 +206,9 @@ def unit(totals: Totals, _options: argparse.Namespace) -> None:
 
 
 def package(totals: Totals, _options: argparse.Namespace) -> None:
+    if call([ROOT / "tools/setup.sh", "torch"]).returncode != 0:
+        totals.record("ddtree package: environment", False, 0)
+        return
     report = ROOT / ".build" / "package.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
@@ -262,6 +265,7 @@ def molecule_scenario(totals: Totals, name: str, more: dict[str, str] | None = N
 
     ok = step("create", "-s", "default") and step("test", "-s", name, "--destroy=never")
     step("destroy", "-s", "default")
+    shutil.rmtree(state, ignore_errors=True)
     totals.record(" ".join(["molecule", name, *(more or {})]), ok, time.monotonic() - begin)
 
 
