@@ -37,6 +37,9 @@ GENERIC = frozenset(
         "start_timeout",
     }
 )
+# What the engine says before it is ready did not stop it, and is no reason for what happens later; except of these, which a
+# server is ready in spite of.
+NOT_REFUTED_BY_READINESS = frozenset({"draft_config_invalid", "draft_target_mismatch", "gpu_hardware_fault"})
 
 
 @dataclass(frozen=True)

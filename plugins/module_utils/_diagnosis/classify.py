@@ -121,13 +121,15 @@ def _parsed(ctx: Context, primary: Finding, others: list[Finding]) -> dict[str, 
     values.update(_from_journal(ctx))
     for item in reversed(others):
         # A value that only another finding has still helps; a rank or signal of another line would mislead.
+        same = primary.code == item.code and primary.parsed.get("signal") == item.parsed.get("signal") is not None
         for key, value in item.parsed.items():
-            if key not in values and key not in ("rank", "port", "path", "signal", "role"):
+            if key not in values and (same or key not in ("rank", "port", "path", "signal", "role")):
                 values[key] = value
     values.update(primary.parsed)
     if "rank" not in values and primary.tier in ("specific", "subsystem", "capture", "exception"):
         values.update(_rank_before(ctx, primary))
-    if values.get("signal") == "KILL" and (rules_unit.marker(ctx) is not None or primary.cause == "requested_stop"):
+    launcher = rules_unit.marker(ctx) is not None and not primary.parsed.get("child")
+    if values.get("signal") == "KILL" and (launcher or primary.cause == "requested_stop"):
         values["self_inflicted"] = True
     return {key: redact(value) if isinstance(value, str) else value for key, value in values.items()}
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,24 @@ _END = re.compile(
     r"Main process exited|Control process exited|Failed with result|Deactivated successfully|^Stopped |^Failed to start|Succeeded\.$"
 )
 _READY = ("fired up and ready to roll", "application startup complete")
+# The engine prints this once in every run, early.
+_ARGUMENTS = ("server_args=",)
+# A run of the engine ends here, so a later readiness is another run's.
+_RUN_ENDS = (
+    "hit an exception",
+    "received sigquit",
+    "sigquit received",
+    "enginecore failed to start",
+    "enginecore encountered a fatal error",
+    "main process exited",
+    "failed with result",
+    "scheduled restart job",
+    "-- boot ",
+    "-- reboot --",
+)
+# What introduces the traceback of an exception that ends a process.
+_FATAL = re.compile(r"hit an exception|[Ff]atal|FATAL|failed to start|[Cc]rashed|[Ss]hutting down")
+_ANSWERED = re.compile(r"\"POST /[^\"\n]*\" 200\b")
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,9 @@ class Context:
         for name in ENGINE_CHANNELS:
             self.starts[name], self.stops[name] = self._window(self.logs[name])
         self.acceptance = service_facts.acceptance(self._run_in_question(journal))
+        self._journal = journal
+        self._answers: list[int] | None = None
+        self._positions: dict[tuple[str, tuple[str, ...]], list[int]] = {}
 
     def _run_in_question(self, journal: str) -> str:
         """The whole I(journal), repeats included, from the start of the run in question."""
@@ -141,6 +163,51 @@ class Context:
     def serving(self) -> bool:
         """Whether it runs and the last real request was answered."""
         return (self.running or not self.unit) and self.http["generation_ok"] and not self._late_failure()
+
+    def became_ready(self, line: Line) -> bool:
+        """Whether the run that printed I(line) said afterwards that it is ready."""
+        at = line.position
+        ready = self._next(line.channel, _READY, at)
+        if ready < 0:
+            return False
+        ended = self._next(line.channel, _RUN_ENDS, at)
+        begun = self._next(line.channel, _ARGUMENTS, at)
+        if begun >= 0 and self._none_since_the_end(line):
+            begun = self._next(line.channel, _ARGUMENTS, begun)
+        return all(other < 0 or ready < other for other in (ended, begun))
+
+    def went_on(self, line: Line) -> bool:
+        """Whether the same run answered a request after I(line), which nothing calls its end."""
+        if line.channel != "unit_journal" or any(map(_FATAL.search, self.logs[line.channel].introduction(line))):
+            return False
+        # Repeats are left out of the log, so the answer is looked for in the whole journal.
+        if self._answers is None:
+            self._answers = [found.start() for found in _ANSWERED.finditer(self._journal)]
+        begin = self._journal.rfind(line.text) if self._answers else -1
+        at = bisect.bisect_right(self._answers, begin)
+        if begin < 0 or at == len(self._answers):
+            return False
+        between = self._journal[begin : self._answers[at]].lower()
+        return not any(words in between for words in (*_RUN_ENDS, *_ARGUMENTS))
+
+    def _none_since_the_end(self, line: Line) -> bool:
+        """Whether the run that printed I(line) had not yet printed its arguments."""
+        ends, begins = (self._places(line.channel, hints) for hints in (_RUN_ENDS, _ARGUMENTS))
+        ended, begun = (bisect.bisect_right(places, line.position) for places in (ends, begins))
+        return begun == 0 or (ended > 0 and begins[begun - 1] < ends[ended - 1])
+
+    def _next(self, channel: str, hints: tuple[str, ...], position: int) -> int:
+        """Position of the first line after I(position) that holds one of I(hints); -1 where none does."""
+        known = self._places(channel, hints)
+        at = bisect.bisect_right(known, position)
+        return known[at] if at < len(known) else -1
+
+    def _places(self, channel: str, hints: tuple[str, ...]) -> list[int]:
+        known = self._positions.get((channel, hints))
+        if known is None:
+            lines = (line for hint in hints for line in self.logs[channel].lines_with(hint))
+            known = self._positions[channel, hints] = sorted({line.position for line in lines})
+        return known
 
     def _late_failure(self) -> bool:
         lines = [line for line in self.text("http_probe").splitlines() if "POST" in line or "generate" in line]

@@ -184,9 +184,24 @@ def tool(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
 
 def _tool_of(text: str) -> str:
     low = text.lower()
-    return next(
-        (name for name in ("ninja", "nvcc", "g++", "gcc") if name in low), "nvcc" if "cuda_home" in low else "cc"
+    named_here = next((name for name in ("ninja", "nvcc", "ptxas", "g++", "gcc") if name in low), None)
+    return named_here or (
+        "nvcc" if re.search(r"cuda[_ ](?:home|path|root|toolkit|compiler|installation)|cmake_cuda", low) else "cc"
     )
+
+
+_STEP = re.compile(r"(?<![\w.-])((?:\w+-)*(?:nvcc|g\+\+|gcc|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?) +-")
+
+
+def _step(line: Line, ctx: Context) -> str:
+    """The compiler of the command that ninja prints below a failed step."""
+    found = _STEP.search(ctx.logs[line.channel].following(line, 8))
+    return found.group(1) if found else ""
+
+
+def failed_step(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
+    """The compiler that ninja could not start."""
+    return {"tool": _step(line, ctx)}
 
 
 def address(match: re.Match, line: Line, ctx: Context) -> dict[str, Any]:
@@ -350,6 +365,11 @@ def shm_bus_error(match: re.Match, line: Line, ctx: Context) -> bool:
     return named_there or (size is not None and (size[1] < 4096 or size[0] <= 1 << 16))
 
 
+def runs_a_compiler(match: re.Match, line: Line, ctx: Context) -> bool:
+    """The failed step of a build begins with a compiler."""
+    return bool(_step(line, ctx))
+
+
 def memlock_bounded(match: re.Match, line: Line, ctx: Context) -> bool:
     """The unit's locked-memory limit is not known to be unlimited."""
     limit = ctx.unit.get("LimitMEMLOCKSoft") or ctx.unit.get("LimitMEMLOCK") or ""
@@ -442,7 +462,15 @@ def cause_of_symbol(match: re.Match, line: Line, ctx: Context) -> str | None:
 def cause_of_tool(match: re.Match, line: Line, ctx: Context) -> str:
     """ninja, nvcc or compiler."""
     name = named(match).get("tool") or _tool_of(line.text)
-    return name if name in ("ninja", "nvcc") else "nvcc" if name in ("cicc", "ptxas") else "compiler"
+    if name in ("ninja", "nvcc"):
+        return name
+    # What nvcc brings along.
+    return "nvcc" if re.match(r"cicc|ptxas|fatbinary|nvlink|cudafe", name) else "compiler"
+
+
+def cause_of_failed_step(match: re.Match, line: Line, ctx: Context) -> str:
+    """nvcc or a host compiler."""
+    return "nvcc" if _step(line, ctx) == "nvcc" else "compiler"
 
 
 def cause_of_arch(match: re.Match, line: Line, ctx: Context) -> str | None:

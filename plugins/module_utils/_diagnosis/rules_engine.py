@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
+from . import catalogue, screen
 from . import engine_parsers as p
-from . import screen
 from .context import ENGINE_CHANNELS, Context, Finding
 from .text import Line, rank_of, shorten
 
@@ -148,7 +148,7 @@ _MEMORY = (
         r"Cuda failure(?: \d+)? 'out of memory'",
         r"CUDA_ERROR_OUT_OF_MEMORY",
         r"NV_ERR_NO_MEMORY",
-        r"(?:RuntimeError|Exception|AcceleratorError|CUDAError|ERROR)\b[^\n]*out of memory",
+        r"(?:RuntimeError|Exception|AcceleratorError|CUDAError|ERROR)\b[^\n]*(?<![Pp]erhaps )out of memory",
         r"cuda\w*[^\n]*: out of memory",
     ),
     row(
@@ -159,6 +159,10 @@ _MEMORY = (
         r"memory capacity is unbalanced",
     ),
 )
+
+# What a run-time compilation starts, and what those programs start in turn.
+_TOOLS = r"(?:\w+-)*(?:ninja|nvcc|g\+\+|gcc|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?"
+_PARTS = r"cc1plus|cc1|as|ld|ld\.\w+|lld|collect2|cudafe\+\+|cicc|ptxas(?:-\w+)?|fatbinary|nvlink"
 
 _CUDA = (
     row(
@@ -267,30 +271,59 @@ _CUDA = (
     row(
         "jit_tool_missing",
         p.cause_of_tool,
-        r"\['which', '(?P<tool4>ninja|nvcc|g\+\+|gcc|cc|c\+\+)'\]",
-        r"(?:cannot execute|error trying to exec) '(?P<tool5>cc1plus|cc1|as|ld|collect2|cudafe\+\+|cicc|ptxas|fatbinary)'",
-        r"No such file or directory: '(?:/\S*/)?(?P<tool>ninja|nvcc|g\+\+|gcc|cc|c\+\+|clang|clang\+\+|cicc|ptxas)'",
-        r"(?:^|[\s:/])(?P<tool2>ninja|nvcc|g\+\+|gcc|cc|c\+\+): (?:command )?(?:not found|No such file or directory)",
-        r"command not found: (?P<tool3>ninja|nvcc|g\+\+|gcc)\b",
+        rf"\['which', '(?P<tool4>{_TOOLS})'\]",
+        rf"Command '(?:\S*/)?which (?P<tool6>{_TOOLS})' returned",
+        rf"which: no (?P<tool7>{_TOOLS}) in \(",
+        # gcc's driver quotes by locale.
+        rf"(?:cannot execute|error trying to exec|cannot find) [‘'\"`](?P<tool5>{_PARTS})[’'\"`]",
+        rf"Executable [‘'\"](?P<tool8>{_PARTS})[’'\"] doesn't exist",
+        rf"(?:No such file or directory|Permission denied|Exec format error): (?:\w+\()?['\"](?:/\S*/)?(?P<tool>{_TOOLS}|{_PARTS})['\"]",
+        rf"[‘'\"](?:/\S*/)?(?P<tool11>{_TOOLS}|{_PARTS})[’'\"]:? (?:failed: )?(?:command )?(?:not found|No such file or directory|Permission denied)",
+        rf"(?:^|[\s:/])(?P<tool2>{_TOOLS}): (?:command )?(?:not found|No such file or directory|Permission denied)",
+        rf"sh: (?:line )?\d+: (?:/\S*/)?(?P<tool9>{_PARTS}): (?:command )?not found",
+        rf"command not found: (?P<tool3>{_TOOLS})\b",
+        # A shell's statuses for what it cannot find or execute.
+        rf"Command ['\"]\[?['\"]?(?:/[^\s'\",]*/)?(?P<tool10>{_TOOLS})\b[^\n]* returned non-zero exit status 12[67]\b",
         parse=p.tool,
     ),
     row(
         "jit_tool_missing",
+        p.cause_of_failed_step,
+        r"FAILED: \[code=12[67]\]",
+        parse=p.failed_step,
+        when=p.runs_a_compiler,
+    ),
+    row(
+        "jit_tool_missing",
         p.cause_of_tool,
-        r"[Nn]inja is required",
-        r"(?:[Uu]nable to|[Cc](?:annot|ould not)) (?:find|locate) (?:the )?['\"`]?(?:ninja|nvcc)\b",
-        r"\b(?:ninja|nvcc)['\"`]? (?:was |is |could )?(?:not (?:found|installed|available|be found)|missing)",
-        r"CUDA_HOME(?: environment variable)? is not set",
+        r"[Nn]inja is required|No module named '?ninja\b",
+        r"(?:[Uu]nable to|[Cc](?:annot|ould not|ouldn't|an't)|[Ff]ailed to) (?:find|locate) (?:the |an? |any )?(?:\w+ )?['\"`]?(?:ninja|nvcc|ptxas|cicc)\b",
+        r"(?:[Uu]nable to|[Cc](?:annot|ould not|ouldn't|an't)|[Ff]ailed to) (?:find|locate) (?:the |an? |any )?(?:\w+ )?"
+        r"(?:C(?:\+\+)? compiler|host compiler|CUDA (?:home|root|toolkit|compiler|installation))",
+        r"\b(?:ninja|nvcc|ptxas|C(?:\+\+)? compiler)['\"`]? (?:was |is |could )?(?:not (?:found|installed|available|be found)|missing)",
+        r"CUDA_(?:HOME|PATH)(?: environment variable)? (?:(?:is|was) (?:not set|not found|undefined|empty|None)|must be set|not set|not found|has to be set)",
+        r"No CMAKE_(?:C|CXX|CUDA)_COMPILER could be found",
+        r"[Pp]lease set (?:the )?(?:environment variable )?CUDA_(?:HOME|PATH)\b",
         r"CUDA_HOME[^\n]*doesn't exist|cuda_home='[^']*' doesn't exist",
         r"Failed to find C compiler|[Nn]o (?:working )?C(?:\+\+)? compiler",
-        r"Python\.h: No such file",
+        r"nvcc fatal +: (?:Failed to preprocess host compiler|Cannot find compiler)",
+        r"Python\.h'?(?:: No such file| file not found)",
+        parse=p.tool,
+    ),
+    row(
+        "jit_tool_missing",
+        "compiler",
+        # A compiler without its libraries' headers or start files is none.
+        r"fatal error: '?(?:std\w+|string|limits|math|assert|errno|unistd|features|stddef)\.h'?(?:: No such file| file not found)",
+        r"fatal error: '?(?:cstd\w+|cmath|iostream|vector|string|memory|algorithm|type_traits|bits/[\w./+]+)'?(?:: No such file| file not found)",
+        r"cannot find (?:\S*crt[1in]\.o|crtbegin\w*\.o|-lgcc\b|-lc\b|-lstdc\+\+)",
         parse=p.tool,
     ),
     row(
         "jit_tool_missing",
         "nvcc",
-        r"fatal error: (?:cuda\w*|cu(?:rand|blas|sparse|solver|fft|dnn)\w*|nv\w+)[\w/]*\.(?:h|cuh|hpp): No such file",
-        r"cannot find -lcuda(?:rt)?\b",
+        r"fatal error: '?(?:cuda\w*|cu(?:rand|blas|sparse|solver|fft|dnn)\w*|nv\w+)[\w/]*\.(?:h|cuh|hpp)'?(?:: No such file| file not found)",
+        r"cannot find -l(?:cuda\w*|nvrtc|nvJitLink|cu(?:rand|blas|sparse|solver|fft|dnn)\w*)\b",
         parse=p.named,
     ),
 )
@@ -689,7 +722,9 @@ def _first(rule: Row, ctx: Context, channel: str) -> tuple[re.Match, Line] | Non
             return None
         match = rule.pattern.search(line.text)
         if match and not log.quotes(line) and (rule.when is None or rule.when(match, line, ctx)):
-            return match, line
+            refuted = rule.code not in catalogue.NOT_REFUTED_BY_READINESS and ctx.became_ready(line)
+            if not refuted and not log.gave_up(line):
+                return match, line
         rejected.add(line.position)
         return None
 

@@ -18,6 +18,8 @@ SILENT_STAGE_SECONDS = 900
 # Mean tokens per verification round up to which nothing of a draft is accepted, and the lines needed to say so.
 COLLAPSED_LENGTH = 1.05
 COLLAPSED_LINES = 2
+# So many exceptions that a server survived are looked at for the one that it did not.
+_MOST_PASSED = 60
 _LATE = 1 << 50
 
 _SPAWN_STATUS = {
@@ -38,6 +40,56 @@ _NATIVE = {
     "Floating point exception": "FPE",
 }
 _CRASH_SIGNALS = frozenset({"SEGV", "ABRT", "BUS", "ILL", "FPE", "TRAP", "SYS"})
+_DEADLY = _CRASH_SIGNALS | {"KILL", "XCPU", "XFSZ"}
+_SPOKEN = {
+    "killed": "KILL",
+    "segmentation": "SEGV",
+    "aborted": "ABRT",
+    "bus": "BUS",
+    "illegal": "ILL",
+    "floating": "FPE",
+}
+# How launchers, libraries and shells say that a process died by a signal. 128 + number is a shell's or a container's status.
+_CHILD_HINTS = (
+    "exit",
+    "returncode",
+    "return code",
+    "core proc(s)",
+    "terminated",
+    "died",
+    "signal",
+    " sig",
+    "killed",
+    "segmentation fault",
+    "aborted",
+    "bus error",
+    "illegal instruction",
+)
+# From here on a line explains what such a death may mean.
+_ADVICE = re.compile(r"If exit code is|(?:[Tt]here are some )?potential root causes|[Aa] common cause")
+# What a launcher, or systemd, did to a process that would not end; systemd_signal reads systemd's own lines.
+_FORCED = re.compile(
+    r"\bsystemd(?:\[\d+\])?: |did not|didn't|tim(?:ed|e) ?out|in time|[Gg]raceful|[Ff]orc(?:e|ed|ing|ibly)\b"
+)
+_STATUS = r"(-\d+|1(?:3[2-9]|5[23])\b)"
+_CHILD_SIGNALS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"[Ee]xit[ _-]?(?:[Cc]ode|[Ss]tatus)['\"]?(?:[:= ]|is|of|was)+\(?{_STATUS}",
+        r"[Ee]xit[ _-]?[Cc]ode['\"]?[:= ]+-?(SIG\w+)",
+        rf"[Rr]eturn[ _]?code['\"]?(?:[:= ]|is|of|was)+\(?{_STATUS}",
+        rf"\b(?:[Ee]xited|[Tt]erminated|[Dd]ied|[Cc]rashed|[Ee]nded)(?: unexpectedly)? (?:with|on) (?:exit )?(?:code |status )?\(?{_STATUS}",
+        r"core proc\(s\): \{[^}]*: (-\d+)",
+        r"<Signals\.(SIG\w+)",
+        r"\b(?:with|by|due to|on|of|from|[Cc]aught|[Rr]eceived|[Ff]atal) (?:a )?[Ss]ignal:? (?:SIG)?(\w+)",
+        r": [Ss]ignal: (\w+)",
+        r"\bSignal(?: (\d+) \(SIG\w+\) received|: (\w+)[\w ]* \(\d+\))",
+        r"\b(?:[Tt]erminated|[Kk]illed|[Dd]ied|[Cc]rashed|[Ee]xited|was sent|[Rr]eceived)(?: \w+)? (?:by |with |of |from |on |due to |a )?(SIG[A-Z]+)",
+        # A shell about its child, by itself or with the place in the script.
+        r"(?:^|[\d|]\s+|\]: )(Killed|Segmentation fault|Aborted|Bus error|Illegal instruction)(?: +\(core dumped\))?(?:$|\s{2,}\S)",
+        r"fatal error: (Killed|Segmentation fault|Aborted|Bus error) signal terminated program",
+    )
+)
 # Exceptions that only report that something else died.
 _ECHO = re.compile(
     r"KeyboardInterrupt|SystemExit|CancelledError|EOFError|ConnectionResetError|BrokenPipeError|ConnectionRefusedError|ContextTerminated"
@@ -116,7 +168,8 @@ def spawn(ctx: Context) -> Finding | None:
         if missing is not None:
             return _found("exec_missing", "environment", "spawn", missing)
         for hint, cause in (("exec format error", "interpreter"), ("executable file not found in", "binary")):
-            line = next((line for _number, line in _anywhere(ctx, hint)), None)
+            # Python says so of programs that it starts.
+            line = next((line for _number, line in _anywhere(ctx, hint) if "[Errno 8]" not in line.text), None)
             if line is not None:
                 return _found("exec_missing", cause, "spawn", line)
         if interpreter is None:
@@ -203,7 +256,11 @@ def exception(ctx: Context) -> Iterator[Finding]:
     for number, channel in enumerate(ENGINE_CHANNELS):
         if channel == "journal" and ctx.logs["unit_journal"]:
             continue
-        line = _first_exception(ctx, channel) if failed else None
+        line = _first_exception(ctx, channel, handled=False) if failed else None
+        tier = "exception"
+        if line is None and failed:
+            # One that the server survived is named where nothing else is.
+            line, tier = _first_exception(ctx, channel, handled=True), "residue"
         if line is not None:
             found = _EXCEPTION.search(line.text)
             text = shorten(line.text)
@@ -216,7 +273,7 @@ def exception(ctx: Context) -> Iterator[Finding]:
                     None,
                 )
             parsed = {"exception": text, **({} if rank is None else {"rank": rank})}
-            yield _found("engine_exception", None, "exception", line, number, **parsed)
+            yield _found("engine_exception", None, tier, line, number, **parsed)
         yield from _crash(ctx, channel, number)
 
 
@@ -227,7 +284,8 @@ def _failed(ctx: Context) -> bool:
     return True
 
 
-def _first_exception(ctx: Context, channel: str) -> Line | None:
+def _first_exception(ctx: Context, channel: str, handled: bool) -> Line | None:
+    """The first exception that the server survived, or the first that it did not."""
     best: Line | None = None
     hints = (
         "error:",
@@ -239,6 +297,7 @@ def _first_exception(ctx: Context, channel: str) -> Line | None:
         "traceback (most recent",
     )
     seen: set[int] = set()
+    passed = 0
     for hint in hints[:-1]:
         for line in _lines(ctx, hint, channel):
             if best is not None and line.position >= best.position:
@@ -251,7 +310,20 @@ def _first_exception(ctx: Context, channel: str) -> Line | None:
                     best = line
                 continue
             known = _EXCEPTION.search(line.text) or re.search(r"/python[\d.]*: No module named \S+$", line.text)
-            if not known or _ECHO.search(line.text) or quotes(line.text) or harmless(line.text):
+            if (
+                not known
+                or _ECHO.search(line.text)
+                or quotes(line.text)
+                or harmless(line.text)
+                or child_signal(line.text)
+            ):
+                continue
+            if _survived(ctx, line):
+                continue
+            if ctx.went_on(line) is not handled:
+                passed += 1
+                if passed == _MOST_PASSED:
+                    return best
                 continue
             best = line
             break
@@ -262,7 +334,7 @@ def _crash(ctx: Context, channel: str, number: int) -> Iterator[Finding]:
     log = ctx.logs[channel]
     for line in _lines(ctx, "fatal python error", channel):
         name = next((signal for words, signal in _NATIVE.items() if words in line.text), None)
-        if name is None:
+        if name is None or _survived(ctx, line):
             continue
         yield _found(
             "killed_by_signal", "native_crash", "exception", line, number, signal=name, child=True, **_frame(log, line)
@@ -280,52 +352,84 @@ def _crash(ctx: Context, channel: str, number: int) -> Iterator[Finding]:
         ("stack smashing detected", "ABRT"),
     ):
         for line in _lines(ctx, hint, channel):
-            if not quotes(line.text):
+            if not quotes(line.text) and not _survived(ctx, line):
                 yield _found("killed_by_signal", "native_crash", "exception", line, number, signal=name, child=True)
-            break
-    for hint in (
-        "exit code",
-        "exitcode",
-        "exit_code",
-        "failed core proc",
-        "died with <signals",
-        "terminated with signal",
-        "terminated by signal",
-        "due to signal",
-    ):
+                break
+    ended = _child_signal(ctx, channel)
+    if ended is None:
+        return
+    line, name = ended
+    rank = rank_of(line.text)
+    numbered = re.search(r"\bscheduler_(\d+)\b", line.text)
+    if rank is None and numbered:
+        rank = int(numbered.group(1))
+    if rank is None:
+        rank = next((rank_of(m.text) for m in _lines(ctx, "scheduler", channel) if rank_of(m.text) is not None), None)
+    extra: dict[str, object] = {} if rank is None else {"rank": rank}
+    pid = re.search(r"\b(?:pid|PID)[=: ]+(\d+)", line.text)
+    if pid:
+        extra["pid"] = int(pid.group(1))
+    cause = "native_crash" if name in _CRASH_SIGNALS else None
+    yield _found("killed_by_signal", cause, "exception", line, number, signal=name, child=True, **extra)
+
+
+def _child_signal(ctx: Context, channel: str) -> tuple[Line, str] | None:
+    """The first line by which a launcher, a library or a shell says that a process died by a signal, and the signal."""
+    best: tuple[Line, str] | None = None
+    for hint in _CHILD_HINTS:
         for line in _lines(ctx, hint, channel):
-            found = re.search(
-                r"[Ee]xit[ _]?code['\"]?(?:[:= ]|is|of)+\(?(-\d+)|<Signals\.SIG(\w+)|(?:with|by|due to) signal (?:SIG)?(\w+)"
-                r"|core proc\(s\): \{[^}]*: (-\d+)",
-                line.text,
-            )
-            if not found:
-                continue
-            code = found.group(1) or found.group(4)
-            if code:
-                name = service_facts.signal_name(-int(code))
-            else:
-                name = found.group(2) or found.group(3)
-                name = service_facts.signal_name(int(name)) if name.isdigit() else name
-            # QUIT and TERM are how a launcher takes its children down.
-            if name in ("QUIT", "TERM", "INT", "HUP"):
-                continue
-            cause = "native_crash" if name in _CRASH_SIGNALS else None
-            rank = rank_of(line.text)
-            if rank is None:
-                rank = next(
-                    (rank_of(m.text) for m in _lines(ctx, "scheduler", channel) if rank_of(m.text) is not None), None
-                )
-            extra: dict[str, object] = {} if rank is None else {"rank": rank}
-            pid = re.search(r"\bpid[= ](\d+)", line.text)
-            if pid:
-                extra["pid"] = int(pid.group(1))
-            yield _found("killed_by_signal", cause, "exception", line, number, signal=name, child=True, **extra)
-            return
+            if best is not None and line.position >= best[0].position:
+                break
+            name = child_signal(line.text)
+            if name is not None and not _own_doing(ctx, channel, name, line) and not _survived(ctx, line):
+                best = line, name
+                break
+    return best
+
+
+def _survived(ctx: Context, line: Line) -> bool:
+    """Whether the engine got ready all the same, or did without what I(line) is about."""
+    return ctx.became_ready(line) or ctx.logs[line.channel].gave_up(line)
+
+
+def _own_doing(ctx: Context, channel: str, name: str, line: Line) -> bool:
+    """Once a child failed the launcher kills the others."""
+    if name != "KILL":
+        return False
+    notes = (next(_lines(ctx, hint, channel), None) for hint in _MARKER_HINTS if hint != "hit an exception")
+    return any(note is not None and note.position < line.position for note in notes)
+
+
+def child_signal(text: str) -> str | None:
+    """The signal by which a line says that a process died; None for those by which a launcher takes its children down."""
+    if _FORCED.search(text):
+        return None
+    text = _ADVICE.split(shorten(text, 2000), maxsplit=1)[0]
+    if quotes(text):
+        return None
+    for pattern in _CHILD_SIGNALS:
+        for found in pattern.finditer(text):
+            name = _signal_of(next(group for group in found.groups() if group))
+            if name in _DEADLY:
+                return name
+    return None
+
+
+def _signal_of(said: str) -> str:
+    spoken = _SPOKEN.get(said.lower().split(" ", 1)[0])
+    if spoken:
+        return spoken
+    if said.lstrip("-").isdigit():
+        number = abs(int(said))
+        return service_facts.signal_name(number - 128 if number > 128 else number)
+    return re.sub(r"^-?SIG", "", said.upper())
 
 
 def _frame(log: Log, line: Line) -> dict[str, object]:
-    found = re.search(r'File "[^"]+", line \d+ in (\S+)', log.following(line, 30))
+    """The Python function in which the thread that crashed was; the others come first."""
+    below = log.text[line.position : line.position + 40_000]
+    at = max(0, below.find("Current thread"))
+    found = re.search(r'File "[^"]+", line \d+ in (\S+)', below[at : at + 4000])
     return {"native_frame": found.group(1)} if found else {}
 
 

@@ -30,7 +30,9 @@ _QUOTING = re.compile(
     r"GenerateReqInput\(|EmbeddingReqInput\(|Receive: obj=|Finish: obj=|Received request \S+|[\"'](?:prompt|messages|text)[\"']\s*:"
     r"|py-?spy|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) /\S* HTTP/[\d.]+\"|server_args=|Namespace\(|non-default args"
     r"|Possible (?:solutions|suggestions)|^\s*\d+\. (?:set|disable|if)|\b[Uu]sage: \S+ \[-h\]|Decode batch"
-    r"|If exit code is -9|a common cause is",
+    r"|If exit code is -9|a common cause is|potential root causes"
+    # The program's own text, which a traceback or a warning shows.
+    r"|\braise [\w.]+\(|\bwarnings\.warn\(|\blog(?:ger|ging)?\.\w+\(",
 )
 # One of these is in every such line; a look for them is cheaper than the expression.
 _QUOTING_WORDS = (
@@ -53,10 +55,59 @@ _QUOTING_WORDS = (
     "Decode batch",
     "exit code is -9",
     "common cause is",
+    "potential root causes",
+    "raise ",
+    "warnings.warn(",
+    "log",
 )
 # Levels below an error, as uvicorn, vLLM and the logging module print them. NCCL WARN stays: there it is the error.
 _LEVELS = ("INFO", "WARNING", "DEBUG", "TRACE")
 _HARMLESS_LEVEL = re.compile(rf"(?:^|[\s)\]|:])(?:{'|'.join(_LEVELS)})(?::|\s|\])")
+# Words of a process that does without something and goes on. On a GPU server the CPU is no way to go on.
+_GIVEN_UP = re.compile(
+    r"\b[Ii]gnor(?:ed?|ing)\b|(?<!-)\b[Ss]kip(?:s|ped|ping)?\b(?!-)|\b[Ff]allbacks?\b|\b[Nn]on-fatal\b"
+    r"|\b(?:[Ff]all(?:s|ing|en)?|[Ff]ell|[Rr]oll(?:s|ed|ing)?)[ -]?back\b(?! (?:to|on) (?:the )?(?:CPU|cpu)\b)"
+    r"|\b[Uu]sing [^\n]{1,80} instead\b"
+    r"|\bwill be (?:unavailable|disabled|turned off)\b|\b[Oo]ptional (?:dependency|package|module|feature|library|extension)\b"
+    r"|[;,.] (?:[Ww]ill )?[Uu]s(?:e|es|ing) (?:the |its )?(?:default|native|slow\w*|eager|plain|naive|torch|PyTorch|Triton|legacy|built-?in)\b"
+    r"|\b(?:[Cc]ontinu|[Pp]roceed|[Rr]unn)\w* without\b|\b(?:will not|won't|not) be used\b|\b[Dd]isabling\b"
+    r"|(?<!traffic has been )\b[Dd]isabled(?=\s*(?:[:(,;.]|$|because\b|due\b|since\b|as\b))"
+    r"|\b(?:[Uu]navailable|[Nn]ot (?:available|installed|importable))[:,]? \(?(?:[\w.]+(?:Error|Exception)\b|[Nn]o module named|cannot import)"
+)
+_GIVEN_UP_WORDS = (
+    "gnor",
+    "kip",
+    "back",
+    "nstead",
+    "on-fatal",
+    "without",
+    "be used",
+    "will be ",
+    "ptional ",
+    " us",
+    " Us",
+    "isabl",
+    "navailable",
+    "ot available",
+    "ot installed",
+    "ot importable",
+)
+# What an engine or a logger puts before a message.
+_HEAD = re.compile(
+    r"(?:\[[^\]\n]*\]|\([^)\n]*\)|(?:ERROR|CRITICAL|FATAL|WARNING|INFO)\b:?|[EWI]?\d[\d:.,T/-]*|[|:])\s*"
+)
+# An exception as its traceback ends, or a refusal of a command line: whatever else such a line says, the process did not go on.
+# The same name may stand in a sentence on something else, which has such a word or a bracket before it.
+_RAISED = re.compile(r"(?:^|[\s\]:>|])(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?::|$)|\w: error: ")
+_SENTENCE = re.compile(
+    r"[Ff]ail|[Cc]annot|[Cc]an't|[Cc]ould(?: not|n't)|[Uu]nable|[Ii]mport|[Ll]oad|[Ii]nit|[Uu]navail|\bnot\b|[Mm]issing|[Dd]isabl|[Ii]gnor|[Ss]kip"
+    r"|[Ff]all|[Ww]arn|\([^)]*$"
+)
+# The lines of a traceback between its first one and the exception.
+_MOST_TRACEBACK = 1 << 16
+_MOST_CHAINED = 10
+# Other processes may write between a traceback and what announces it.
+_MOST_ABOVE = 8
 
 
 def normalise(value: Any) -> str:
@@ -185,6 +236,7 @@ class Log:
         self._candidates = screen.Candidates(self._low)
         self._quoting: dict[int, bool] = {}
         self._harmless: dict[int, bool] = {}
+        self._given_up: dict[int, bool] = {}
 
     def __bool__(self) -> bool:
         return bool(self.text.strip())
@@ -246,6 +298,55 @@ class Log:
             known = self._harmless[line.position] = harmless(line.text)
         return known
 
+    def gave_up(self, line: Line) -> bool:
+        """Whether I(line), or what announces the traceback that it ends, only says what the process goes on without; asked once."""
+        known = self._given_up.get(line.position)
+        if known is None:
+            known = gives_up(line.text) or any(
+                gives_up(text) and (text.rstrip().endswith(":") or "Exception ignored" in text)
+                for text in self.introduction(line)
+            )
+            self._given_up[line.position] = known
+        return known
+
+    def introduction(self, line: Line) -> list[str]:
+        """What stands before the traceback that I(line) ends: the head of its first line, else the lines above that may belong to it."""
+        words = "traceback (most recent call last)"
+        for dummy in range(_MOST_CHAINED):
+            at = self._low.rfind(words, max(0, line.position - _MOST_TRACEBACK), line.position)
+            if at < 0:
+                return []
+            begin, end = self.text.rfind("\n", 0, at) + 1, self.text.find("\n", at)
+            if any(_raised(text) for text in self.text[end + 1 : line.position].split("\n")):
+                return []
+            head = self.text[begin:at]
+            # Where other lines of the traceback have it too it is a prefix.
+            below = self.text[end + 1 : end + 1 + _LINE_LIMIT].split("\n")[:_MOST_ABOVE]
+            shared = line.text.startswith(head) or any(text.startswith('  File "', at - begin) for text in below)
+            if not shared and _message_of(head).strip("|: "):
+                return [head]
+            above = self._above(begin)
+            first = above[-1] if above else line
+            if not _raised(first.text):
+                return [item.text for item in above]
+            if not any("above exception" in item.text for item in above):
+                return [item.text for item in above[:-1]]
+            # A chain of exceptions has the introduction of its first one.
+            line = first
+        return []
+
+    def _above(self, position: int) -> list[Line]:
+        """The lines above I(position), the nearest first, up to an exception; empty messages and what lies further are left out."""
+        found: list[Line] = []
+        while position > 0 and len(found) < _MOST_ABOVE:
+            line = self.line_at(position - 1)
+            position = line.position
+            if _message_of(line.text):
+                found.append(line)
+                if _raised(line.text):
+                    break
+        return found
+
     def has(self, hint: str, start: int = 0) -> bool:
         """Whether I(hint), lower case, occurs from I(start) on."""
         return self._candidates.may_hold(hint) and self._low.find(hint, start) >= 0
@@ -263,6 +364,27 @@ class Log:
 def quotes(text: str) -> bool:
     """Whether a line quotes requests, arguments or advice instead of reporting."""
     return any(word in text for word in _QUOTING_WORDS) and _QUOTING.search(text) is not None
+
+
+def _message_of(text: str) -> str:
+    """I(text) without what syslog, engines and loggers put before a message."""
+    text, end = _SYSLOG.sub("", text.strip()).strip(), 0
+    while found := _HEAD.match(text, end):
+        end = found.end()
+    return text[end:]
+
+
+def gives_up(text: str) -> bool:
+    """Whether a line tells what the process goes on without: an optional part that is missing, a faster way that is closed."""
+    if not any(word in text for word in _GIVEN_UP_WORDS) or _GIVEN_UP.search(text) is None:
+        return False
+    return "Exception ignored" in text or not _raised(text)
+
+
+def _raised(text: str) -> bool:
+    """Whether a line is how a traceback ends."""
+    found = _RAISED.search(text) if "Error" in text or "Exception" in text or "error: " in text else None
+    return found is not None and _SENTENCE.search(text, 0, found.start()) is None
 
 
 def harmless(text: str) -> bool:
