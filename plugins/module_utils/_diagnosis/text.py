@@ -67,7 +67,7 @@ _HARMLESS_LEVEL = re.compile(rf"(?:^|[\s)\]|:])(?:{'|'.join(_LEVELS)})(?::|\s|\]
 _GIVEN_UP = re.compile(
     r"\b[Ii]gnor(?:ed?|ing)\b|(?<!-)\b[Ss]kip(?:s|ped|ping)?\b(?!-)|\b[Ff]allbacks?\b|\b[Nn]on-fatal\b"
     r"|\b(?:[Ff]all(?:s|ing|en)?|[Ff]ell|[Rr]oll(?:s|ed|ing)?)[ -]?back\b(?! (?:to|on) (?:the )?(?:CPU|cpu)\b)"
-    r"|\b[Uu]sing [^\n]{1,80} instead\b"
+    r"|\b(?:[Uu]sing|will (?:be|use|run|try)|(?:is|are) used)\b[^\n]{0,80} instead\b"
     r"|\bwill be (?:unavailable|disabled|turned off)\b|\b[Oo]ptional (?:dependency|package|module|feature|library|extension)\b"
     r"|[;,.] (?:[Ww]ill )?[Uu]s(?:e|es|ing) (?:the |its )?(?:default|native|slow\w*|eager|plain|naive|torch|PyTorch|Triton|legacy|built-?in)\b"
     r"|\b(?:[Cc]ontinu|[Pp]roceed|[Rr]unn)\w* without\b|\b(?:will not|won't|not) be used\b|\b[Dd]isabling\b"
