@@ -300,6 +300,8 @@ CODES: dict[str, Code] = {
             "workdir": "Create the working directory, or fix WorkingDirectory=.",
             "user": "Create the account or group, or order the unit after the directory service.",
             "environment": "Create the file that EnvironmentFile= names, or mark it optional with a leading dash.",
+            "credentials": "Restore the file that LoadCredential= names. In a container whose / is mounted private, run "
+            "`mount --make-rshared /` in it and start the unit again.",
         },
     ),
     "start_timeout": Code(

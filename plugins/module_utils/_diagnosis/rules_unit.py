@@ -31,6 +31,7 @@ _SPAWN_STATUS = {
     239: "workdir",
     240: "workdir",
     241: "workdir",
+    243: "credentials",
 }
 _NATIVE = {
     "Segmentation fault": "SEGV",
@@ -167,7 +168,13 @@ def spawn(ctx: Context) -> Finding | None:
         missing = next((line for _number, line in _anywhere(ctx, "failed to load environment files")), None)
         if missing is not None:
             return _found("exec_missing", "environment", "spawn", missing)
-        for hint, cause in (("exec format error", "interpreter"), ("executable file not found in", "binary")):
+        for hint, cause in (
+            ("exec format error", "interpreter"),
+            ("executable file not found in", "binary"),
+            # The launchers' own refusal to serve without the key that the unit was given.
+            ("without its api key the server would be open", "credentials"),
+            ("without it the router would be open", "credentials"),
+        ):
             # Python says so of programs that it starts.
             line = next((line for _number, line in _anywhere(ctx, hint) if "[Errno 8]" not in line.text), None)
             if line is not None:
