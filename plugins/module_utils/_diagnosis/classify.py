@@ -121,7 +121,8 @@ def _parsed(ctx: Context, primary: Finding, others: list[Finding]) -> dict[str, 
     values.update(_from_journal(ctx))
     for item in reversed(others):
         # A value that only another finding has still helps; a rank or signal of another line would mislead.
-        same = primary.code == item.code and primary.parsed.get("signal") == item.parsed.get("signal") is not None
+        signal = item.parsed.get("signal")
+        same = primary.code == item.code and signal is not None and primary.parsed.get("signal") == signal
         for key, value in item.parsed.items():
             if key not in values and (same or key not in ("rank", "port", "path", "signal", "role")):
                 values[key] = value

@@ -275,10 +275,10 @@ _CUDA = (
         rf"Command '(?:\S*/)?which (?P<tool6>{_TOOLS})' returned",
         rf"which: no (?P<tool7>{_TOOLS}) in \(",
         # gcc's driver quotes by locale.
-        rf"(?:cannot execute|error trying to exec|cannot find) [‘'\"`](?P<tool5>{_PARTS})[’'\"`]",
-        rf"Executable [‘'\"](?P<tool8>{_PARTS})[’'\"] doesn't exist",
+        rf"(?:cannot execute|error trying to exec|cannot find) [\u2018'\"`](?P<tool5>{_PARTS})[\u2019'\"`]",
+        rf"Executable [\u2018'\"](?P<tool8>{_PARTS})[\u2019'\"] doesn't exist",
         rf"(?:No such file or directory|Permission denied|Exec format error): (?:\w+\()?['\"](?:/\S*/)?(?P<tool>{_TOOLS}|{_PARTS})['\"]",
-        rf"[‘'\"](?:/\S*/)?(?P<tool11>{_TOOLS}|{_PARTS})[’'\"]:? (?:failed: )?(?:command )?(?:not found|No such file or directory|Permission denied)",
+        rf"[\u2018'\"](?:/\S*/)?(?P<tool11>{_TOOLS}|{_PARTS})[\u2019'\"]:? (?:failed: )?(?:command )?(?:not found|No such file or directory|Permission denied)",
         rf"(?:^|[\s:/])(?P<tool2>{_TOOLS}): (?:command )?(?:not found|No such file or directory|Permission denied)",
         rf"sh: (?:line )?\d+: (?:/\S*/)?(?P<tool9>{_PARTS}): (?:command )?not found",
         rf"command not found: (?P<tool3>{_TOOLS})\b",
