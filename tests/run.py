@@ -241,7 +241,7 @@ def scenario_names(kind: str) -> list[str]:
 def molecule_scenario(totals: Totals, name: str, more: dict[str, str] | None = None) -> None:
     """Make the scenario's hosts, run its sequence, remove the hosts; the exit code decides. `more` is environment for its tests."""
     tools = ROOT / ".venv" / "bin"
-    # Not in Molecule's own directories: a reset removes those.
+    # One key for all scenarios, beside their state, which each run removes.
     key = ROOT / ".build" / "molecule" / "id_ed25519"
     key.parent.mkdir(parents=True, exist_ok=True)
     # One for each scenario, since two may run at the same time. What an interrupted run left there says "created" and

@@ -25,9 +25,10 @@ import types
 from pathlib import Path
 from typing import Any
 
+import distribution
+
 REPO = Path(__file__).resolve().parents[2]
-PACKAGE = REPO / "roles" / "engine" / "files" / "ddtree" / "src"
-sys.path.insert(0, str(PACKAGE))
+sys.path.insert(0, str(distribution.SOURCE))
 
 from ddtree.bench import control, sweep  # noqa: E402
 
@@ -71,12 +72,9 @@ def command(pair: Path, algorithm: str, budget: int | None) -> list[str]:
 
 
 def environment(folder: Path, extra: list[str]) -> dict[str, str]:
-    """The checkout's package as an installed distribution, so that SGLang finds the plugin's entry point."""
-    info = folder / "dist" / "inferlab_ddtree-1.0.0.dist-info"
-    info.mkdir(parents=True, exist_ok=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inferlab-ddtree\nVersion: 1.0.0\n")
-    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nddtree = ddtree.sglang.plugin:register\n")
-    path = [*extra, str(PACKAGE), str(info.parent), os.environ.get("PYTHONPATH", "")]
+    """Python's path with ``extra`` first, then the checkout's package."""
+    distribution.write_metadata(folder / "dist")
+    path = [*extra, str(distribution.SOURCE), str(folder / "dist"), os.environ.get("PYTHONPATH", "")]
     return {"PYTHONPATH": os.pathsep.join(p for p in path if p)}
 
 

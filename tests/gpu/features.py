@@ -8,6 +8,7 @@ best log-probabilities there is given, and held against the largest that DFLASH 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -24,11 +25,11 @@ def against(
 ) -> dict[str, Any]:
     """How many texts are equal to plain decoding's, and how undecided the target is where the others part; DFLASH's gap beside it."""
 
-    def parted(texts: list[list[int]]) -> tuple[int, int, float]:
-        ways = [(p, m, b, first_difference(m, b)) for p, m, b in zip(prompts, texts, base) if m != b]
+    def parted(outputs: list[list[int]]) -> tuple[int, int, float]:
+        ways = [(p, b, first_difference(m, b)) for p, m, b in zip(prompts, outputs, base) if m != b]
         # One text that is the beginning of the other parts nowhere: a length that is wrong.
-        lengths = sum(at is None for dummy, dummy, dummy, at in ways)
-        prefixes = [p + b[:at] for p, dummy, b, at in ways if at is not None]
+        lengths = sum(at is None for dummy, dummy, at in ways)
+        prefixes = [p + b[:at] for p, b, at in ways if at is not None]
         tops = plain.run("gaps", ids=prefixes)["tops"] if prefixes else []
         return len(ways), lengths, max((t[0][0] - t[1][0] for t in tops), default=0.0)
 
@@ -151,8 +152,6 @@ def bias(tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
 
 def grammar(tree: Engine, prompts: list[list[int]]) -> dict[str, Any]:
     """Constrained and free requests in one batch: each constrained text matches, each free one is what it is alone."""
-    import json
-
     kinds = [{"regex": NAME}, {"json_schema": SCHEMA}, {}, {}]
     sampling = [{"temperature": 0, "max_new_tokens": 64, **kinds[i % 4]} for i in range(len(prompts))]
     mixed = tree.run("generate", ids=prompts, sampling=sampling, mode="batch")
@@ -209,9 +208,8 @@ def law(plain: Engine, tree: Engine, prompt: list[int], draws: int = 4000) -> di
     keys = sorted(set(counts[0]) | set(counts[1]), key=lambda k: -(counts[0].get(k, 0) + counts[1].get(k, 0)))
     frequent = [k for k in keys if counts[0].get(k, 0) + counts[1].get(k, 0) >= 20]
     rows = [[c.get(k, 0) for k in frequent] for c in counts]
-    for row, count in zip(rows, counts):
+    for row in rows:
         row.append(draws - sum(row))
-        del count
     test = chi2_contingency([r for r in zip(*rows) if sum(r) > 0])
     return {
         "sampling law": {

@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import distribution
+
 HERE = Path(__file__).resolve().parent
-PLUGIN = HERE.parents[1] / "roles/engine/files/ddtree/src"
 GREEDY = {"temperature": 0, "ignore_eos": True}
 
 
@@ -147,7 +148,9 @@ class Bench:
         return args
 
     def environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
-        path = os.pathsep.join([str(PLUGIN), str(self._dist_info()), str(HERE), os.environ.get("PYTHONPATH", "")])
+        metadata = self.work / "dist"
+        distribution.write_metadata(metadata, "ddtree_probe = ddtree_probe:register\n")
+        path = os.pathsep.join([str(distribution.SOURCE), str(metadata), str(HERE), os.environ.get("PYTHONPATH", "")])
         return {**os.environ, "PYTHONPATH": path, **(extra or {})}
 
     def open(self, label: str, args: dict[str, Any], env: dict[str, str] | None = None) -> Engine:
@@ -183,18 +186,6 @@ class Bench:
         ending = [self.alive.pop(key) for key in list(self.alive if keys is None else keys)]
         with ThreadPoolExecutor(max(1, len(ending))) as pool:
             list(pool.map(Engine.close, ending))
-
-    def _dist_info(self) -> Path:
-        """A folder that makes the checkout's plugin an installed distribution with its entry point."""
-        root = self.work / "dist"
-        info = root / "inferlab_ddtree-1.0.0.dist-info"
-        if not info.is_dir():
-            info.mkdir(parents=True)
-            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inferlab-ddtree\nVersion: 1.0.0\n")
-            (info / "entry_points.txt").write_text(
-                "[sglang.srt.plugins]\nddtree = ddtree.sglang.plugin:register\nddtree_probe = ddtree_probe:register\n"
-            )
-        return root
 
 
 def tokens_per_round(result: dict[str, Any]) -> float | None:

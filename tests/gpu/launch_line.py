@@ -26,6 +26,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import distribution
 from packed import COLLECTIONS, call, pack
 
 REPO = Path(__file__).resolve().parents[2]
@@ -105,11 +106,8 @@ def make_interpreter(python: Path) -> None:
         if not (site / entry.name).exists():
             (site / entry.name).symlink_to(entry)
     others = [p for p in sys.path if p.endswith("site-packages") and Path(p) != runtime]
-    (site / "others.pth").write_text("\n".join([*others, str(REPO / "roles/engine/files/ddtree/src")]) + "\n")
-    info = site / "inferlab_ddtree-1.0.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inferlab-ddtree\nVersion: 1.0.0\n")
-    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nddtree = ddtree.sglang.plugin:register\n")
+    (site / "others.pth").write_text("\n".join([*others, str(distribution.SOURCE)]) + "\n")
+    distribution.write_metadata(site)
 
 
 def launch_line(unit: str) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import os
 import sys
@@ -98,17 +99,9 @@ async def _run(args: argparse.Namespace) -> int:
     for concurrency in args.concurrency or ([None] if args.rate else [1]):
         for domain, group in groups.items():
             _say(f"{domain}: {args.requests} requests, " + (f"{args.rate}/s" if args.rate else f"x{concurrency}"))
-            together = (concurrency or 1) if (concurrency or 1) > 1 and args.warmup else 0
-            load = Load(
-                args.requests,
-                concurrency,
-                args.rate,
-                args.warmup,
-                args.seed,
-                args.timeout,
-                args.time_limit,
-                together,
-            )
+            load = Load(args.requests, concurrency, args.rate, args.warmup, args.seed, args.timeout, args.time_limit)
+            if args.warmup and concurrency and concurrency > 1:
+                load = dataclasses.replace(load, warmup_together=concurrency)
             row = await measure(
                 args.url,
                 model,

@@ -134,7 +134,7 @@ def generates(url: str, model: str, api_key: str | None, timeout: float = 30.0) 
 
 
 def still_starting(url: str, timeout: float = 30.0) -> str | None:
-    """Why a server that generates already is not done starting, else None.
+    """Why a server that may generate already is not done starting, else None.
 
     SGLang answers requests before it has sent its own warm-up request, which would count as somebody else's in what is
     measured first; until then its /health says 503. Any other answer says nothing here.
@@ -178,7 +178,7 @@ def start_ready(
         while time.monotonic() - begin < timeout:
             if not server.alive():
                 raise StartFailed(f"the server ended during its start\n{server.log_tail()}")
-            reason = generates(url, model, api_key) or still_starting(url)
+            reason = still_starting(url) or generates(url, model, api_key)
             if reason is None:
                 return time.monotonic() - begin
             time.sleep(0.25)

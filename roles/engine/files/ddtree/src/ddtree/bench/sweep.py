@@ -179,7 +179,6 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
         say(f"{visit.name}: did not start")
         return [base | {"start_failed": str(exc)[-2000:]}]
     rows: list[dict[str, Any]] = []
-    seen: set[int] = set()
     try:
         for half, concurrency, domain in cells(plan["concurrencies"], list(domains)):
             cell = base | {
@@ -188,17 +187,17 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
                 "domain": domain,
                 "ready_seconds": round(ready, 3),
             }
+            widest = max((row["concurrency_wanted"] for row in rows), default=1)
             # The same seed in every configuration of a cell: measurements are paired by prompt.
             load = Load(
                 requests=max(1, plan["requests"] // 2),
                 concurrency=concurrency,
                 # Only a fresh server is cold, and at a batch size that it has not seen.
                 warmup=0 if rows else plan.get("warmup", 1),
-                warmup_together=concurrency if concurrency > max(seen, default=1) else 0,
+                warmup_together=concurrency if concurrency > widest else 0,
                 seed=plan.get("seed", 1) + 2 * visit.block + half,
                 timeout=plan.get("request_timeout", 120.0),
             )
-            seen.add(concurrency)
             started = time.time()
             try:
                 row = await measure(
