@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hold ddtree.bench against sglang's own benchmark on one running server, and sweep budgets on a GPU.
 
-    python3 tests/gpu/bench_crosscheck.py OUT --pair DIR [--only crosscheck|sweep] [--sglang DIR] [--seconds 520]
+    python3 tests/gpu/bench_crosscheck.py OUT --pair DIR [--only crosscheck|sweep] [--sglang DIR] [--seconds 520] [--visits N]
 
 DIR of --pair holds target/, draft/ and prompts.json ({domain: [text]}). --sglang adds a folder with sglang/benchmark to a runtime that
 comes without it. `crosscheck` (about 2 minutes) writes OUT/crosscheck.json: both clients, forwards and backwards, and their ratios; exit
@@ -194,7 +194,7 @@ def crosscheck(pair: Path, out: Path, source: Path | None, algorithm: str) -> bo
     return result["agree"]
 
 
-def sweep_budgets(pair: Path, out: Path, seconds: float) -> bool:
+def sweep_budgets(pair: Path, out: Path, seconds: float, most: int | None) -> bool:
     """Plain, chain and trees, two blocks, a fresh server each; the verdict of the collection's own rule at the end."""
     decide, summary = collection("_tune.decide"), collection("_tune.summary")
     prompts, dummy = write_prompts(pair, out)
@@ -223,7 +223,7 @@ def sweep_budgets(pair: Path, out: Path, seconds: float) -> bool:
         "time_limit": seconds,
     }
     server = control.ProcessServer(out / "sweep-server.log")
-    done = asyncio.run(sweep.run(plan, out / "sweep", server, None, lambda text: print(text, flush=True)))
+    done = asyncio.run(sweep.run(plan, out / "sweep", server, None, lambda text: print(text, flush=True), most))
     got = sweep.collect(plan, out / "sweep")
     print(json.dumps(done), flush=True)
     if not got["complete_blocks"]:
@@ -243,13 +243,14 @@ def main() -> int:
     parser.add_argument("--sglang", type=Path, help="folder that holds sglang/benchmark")
     parser.add_argument("--algorithm", choices=("none", "dflash"), default="dflash", help="of the crosscheck's server")
     parser.add_argument("--seconds", type=float, default=520.0, help="for the sweep, all calls together")
+    parser.add_argument("--visits", type=int, help="of the sweep, in this call at most")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     ok = True
     if args.only != "sweep":
         ok &= crosscheck(args.pair, args.out, args.sglang, args.algorithm)
     if args.only != "crosscheck":
-        ok &= sweep_budgets(args.pair, args.out, args.seconds)
+        ok &= sweep_budgets(args.pair, args.out, args.seconds, args.visits)
     return 0 if ok else 1
 
 

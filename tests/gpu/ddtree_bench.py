@@ -353,7 +353,7 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
         "tree32": [1, 4],
         "tree64": [1, 4],
     }
-    waiting = list(plan.items())
+    waiting = [(name, sizes) for name, sizes in plan.items() if not bench.chosen or name in bench.chosen]
     while waiting:
         group, waiting = waiting[:parallel], waiting[parallel:]
         wanted, files = {}, {}
@@ -442,8 +442,10 @@ def main() -> int:
     # The hybrid pair's convolution states are bfloat16 in SGLang 0.5.17 whatever the model's type: float16 fails there.
     parser.add_argument("--dtypes", default="bfloat16", help="of section lossless; dense: bfloat16,float16")
     parser.add_argument("--only", default=",".join(SECTIONS))
+    parser.add_argument("--engines", default="", help="of sections real_*: these only, e.g. dflash,tree32")
     args = parser.parse_args()
     bench = Bench(args.out, args.pairs, args.configs, args.pair, args.dtypes.split(","))
+    bench.chosen = [name for name in args.engines.split(",") if name]
     code = 0
     wanted = [s for name in args.only.split(",") for s in GROUPS.get(name, [name])]
     for name in wanted:

@@ -94,6 +94,7 @@ class Bench:
         self.work = out / f"work-{os.getpid()}"
         self.work.mkdir(parents=True, exist_ok=True)
         self.serial = 0
+        self.chosen: list[str] = []
         self.alive: dict[str, Engine] = {}
         self.report: dict[str, Any] = {}
 
