@@ -9,6 +9,7 @@ import json
 
 import pytest
 from ansible.module_utils import basic
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import host
 from ansible_collections.inferlab.dflash.plugins.modules import host_survey_info
 from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._survey.survey_tree import plant, process
 
@@ -66,7 +67,7 @@ def test_no_command_is_run_below_another_root(root, monkeypatch, capsys):
     def refuse(*_args, **_kwargs):
         raise AssertionError("a command was run")
 
-    monkeypatch.setattr(basic.AnsibleModule, "run_command", refuse)
+    monkeypatch.setattr(host.subprocess, "Popen", refuse)
     assert run(monkeypatch, capsys, root=root)[0] == 0
 
 
