@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hold ddtree.bench against sglang's own benchmark on one running server, and sweep budgets on a GPU.
 
-    python3 tests/gpu/bench_crosscheck.py OUT --pair DIR [--only crosscheck|sweep] [--sglang DIR] [--seconds 520] [--visits N]
+    python3 tests/gpu/bench_crosscheck.py OUT --pair DIR [--only crosscheck|sweep|standing] [--sglang DIR] [--seconds 520] [--visits N]
 
 DIR of --pair holds target/, draft/ and prompts.json ({domain: [text]}). --sglang adds a folder with sglang/benchmark to a runtime that
 comes without it. `crosscheck` (about 2 minutes) writes OUT/crosscheck.json: both clients, forwards and backwards, and their ratios; exit
 status 1 when tokens a second or request latency differ by more than 5 %. `sweep` writes OUT/sweep.json and goes on where it was cut off, as
-long as OUT stays.
+long as OUT stays: a fresh server a visit, as the playbook has it, of which most is start. `standing` writes the same file for machines lent by
+the minute: all servers start side by side once, and the blocks visit them in turn while the others sleep, so that there is time for
+more blocks; what differs from start to start of one configuration is not seen that way.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,7 @@ sys.path.insert(0, str(distribution.SOURCE))
 
 from ddtree.bench import control, sweep  # noqa: E402
 
+STANDING_BLOCKS = 4
 PORT = 38111
 URL = f"http://127.0.0.1:{PORT}"
 MODEL = "pocket"
@@ -56,10 +61,10 @@ def collection(name: str) -> Any:
     return __import__(f"ansible_collections.inferlab.dflash.plugins.module_utils.{name}", fromlist=["x"])
 
 
-def command(pair: Path, algorithm: str, budget: int | None) -> list[str]:
+def command(pair: Path, algorithm: str, budget: int | None, port: int = PORT) -> list[str]:
     """A text server of the pair, small enough to share a card."""
     words = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(pair / "target")]
-    words += ["--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(PORT), "--enable-metrics"]
+    words += ["--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port), "--enable-metrics"]
     words += ["--attention-backend", "triton", "--sampling-backend", "pytorch", "--grammar-backend", "none"]
     words += ["--mem-fraction-static", "0.3", "--max-running-requests", "16", "--cuda-graph-max-bs-decode", "16"]
     words += ["--context-length", "2048", "--random-seed", "1", "--disable-radix-cache", "--disable-custom-all-reduce"]
@@ -194,13 +199,12 @@ def crosscheck(pair: Path, out: Path, source: Path | None, algorithm: str) -> bo
     return result["agree"]
 
 
-def sweep_budgets(pair: Path, out: Path, seconds: float, most: int | None) -> bool:
-    """Plain, chain and trees, two blocks, a fresh server each; the verdict of the collection's own rule at the end."""
-    decide, summary = collection("_tune.decide"), collection("_tune.summary")
+def sweep_plan(pair: Path, out: Path, blocks: int) -> dict[str, Any]:
+    """Plain, chain and trees at 1 and 8 requests at once; a port each, counted up from PORT."""
     prompts, dummy = write_prompts(pair, out)
     env = environment(out, [])
-    configurations = [("none", None), ("dflash", None), *(("ddtree", budget) for budget in BUDGETS)]
-    plan = {
+    wanted = [("none", None), ("dflash", None), *(("ddtree", budget) for budget in BUDGETS)]
+    return {
         "url": URL,
         "model": MODEL,
         "configurations": [
@@ -211,35 +215,90 @@ def sweep_budgets(pair: Path, out: Path, seconds: float, most: int | None) -> bo
                 "argv": command(pair, algorithm, budget),
                 "env": env,
             }
-            for algorithm, budget in configurations
+            for algorithm, budget in wanted
         ],
         "concurrencies": [1, 8],
-        "blocks": 2,
+        "blocks": blocks,
         "prompts": [str(prompts)],
         "requests": 16,
         "warmup": 2,
         "start_timeout": 240,
         "sampling": {"max_tokens": TOKENS},
-        "time_limit": seconds,
     }
+
+
+def report(out: Path, rows: list[dict[str, Any]], blocks: list[int], progress: dict[str, Any]) -> None:
+    """OUT/sweep.json with the verdict of the collection's own rule, and the verdict on standard output."""
+    decide, summary = collection("_tune.decide"), collection("_tune.summary")
+    verdict = decide.decide(rows, blocks, "dflash", decide.Rule())
+    entry = summary.host_report("pocket-dense", rows, blocks, verdict, {"engine": "sglang"})
+    found = {"progress": progress, "verdict": verdict, "entry": entry}
+    (out / "sweep.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(verdict["status"], *verdict["reasons"], *entry["splits"], sep="\n  ", flush=True)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def sweep_budgets(pair: Path, out: Path, seconds: float, most: int | None) -> bool:
+    """Two blocks, a fresh server a visit."""
+    plan = {**sweep_plan(pair, out, 2), "time_limit": seconds}
     server = control.ProcessServer(out / "sweep-server.log")
-    done = asyncio.run(sweep.run(plan, out / "sweep", server, None, lambda text: print(text, flush=True), most))
+    done = asyncio.run(sweep.run(plan, out / "sweep", server, None, say, most))
     got = sweep.collect(plan, out / "sweep")
     print(json.dumps(done), flush=True)
     if not got["complete_blocks"]:
         return False
-    verdict = decide.decide(got["rows"], got["complete_blocks"], "dflash", decide.Rule())
-    entry = summary.host_report("pocket-dense", got["rows"], got["complete_blocks"], verdict, {"engine": "sglang"})
-    (out / "sweep.json").write_text(json.dumps({"progress": done, "verdict": verdict, "entry": entry}, indent=1) + "\n")
-    print(verdict["status"], *verdict["reasons"], *entry["splits"], sep="\n  ", flush=True)
+    report(out, got["rows"], got["complete_blocks"], done)
     return done["stopped"] == "done"
+
+
+def sweep_standing(pair: Path, out: Path, seconds: float) -> bool:
+    """All servers up at once and asleep but one; as many blocks as the time allows, up to STANDING_BLOCKS."""
+    plan = sweep_plan(pair, out, STANDING_BLOCKS)
+    begin = time.monotonic()
+    servers, rows, blocks = {}, [], []
+    for number, entry in enumerate(plan["configurations"]):
+        port = PORT + 1 + number
+        entry["argv"] = command(pair, entry["algorithm"], entry["budget"], port)
+        entry["argv"] += ["--max-total-tokens", "40000", "--sleep-on-idle"]
+        entry["url"] = f"http://127.0.0.1:{port}"
+        servers[entry["key"]] = control.ProcessServer(out / f"server-{entry['key']}.log")
+
+    def start(entry: dict[str, Any]) -> float:
+        server = servers[entry["key"]]
+        return control.start_ready(server, entry["argv"], entry["env"], entry["url"], MODEL, None, 240)
+
+    try:
+        with ThreadPoolExecutor(len(servers)) as pool:
+            ready = dict(zip(servers, pool.map(start, plan["configurations"])))
+        say(f"{len(ready)} servers up in {time.monotonic() - begin:.0f} s")
+        longest = 0.0
+        for block in range(STANDING_BLOCKS):
+            started = time.monotonic()
+            if started - begin + longest > seconds:
+                say(f"block {block} needs about {longest:.0f} s more than there are")
+                break
+            for visit in [v for v in sweep.visits(plan) if v.block == block]:
+                entry = next(c for c in plan["configurations"] if c["key"] == visit.key)
+                base = {"configuration": visit.key, "block": block, **{k: entry[k] for k in ("algorithm", "budget")}}
+                rows += asyncio.run(sweep.measure_cells(plan, base, entry["url"], None, ready[visit.key], say))
+            blocks.append(block)
+            longest = max(longest, time.monotonic() - started)
+            progress = {"blocks": len(blocks), "of": STANDING_BLOCKS, "seconds": round(time.monotonic() - begin, 1)}
+            report(out, rows, blocks, {**progress, "servers": "standing"})
+    finally:
+        for server in servers.values():
+            server.stop()
+    return len(blocks) > 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--pair", type=Path, required=True)
-    parser.add_argument("--only", choices=("crosscheck", "sweep"))
+    parser.add_argument("--only", choices=("crosscheck", "sweep", "standing"))
     parser.add_argument("--sglang", type=Path, help="folder that holds sglang/benchmark")
     parser.add_argument("--algorithm", choices=("none", "dflash"), default="dflash", help="of the crosscheck's server")
     parser.add_argument("--seconds", type=float, default=520.0, help="for the sweep, all calls together")
@@ -247,9 +306,11 @@ def main() -> int:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     ok = True
-    if args.only != "sweep":
+    if args.only in (None, "crosscheck"):
         ok &= crosscheck(args.pair, args.out, args.sglang, args.algorithm)
-    if args.only != "crosscheck":
+    if args.only == "standing":
+        ok &= sweep_standing(args.pair, args.out, args.seconds)
+    if args.only in (None, "sweep"):
         ok &= sweep_budgets(args.pair, args.out, args.seconds, args.visits)
     return 0 if ok else 1
 

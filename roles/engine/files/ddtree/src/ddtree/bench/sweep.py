@@ -153,8 +153,54 @@ def collect(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
+async def measure_cells(
+    plan: dict[str, Any], base: dict[str, Any], url: str, api_key: str | None, ready: float, say: Say
+) -> list[dict[str, Any]]:
+    """A server that is up, measured at every concurrency and domain, twice; one row a cell.
+
+    Args:
+        base: what every row carries: configuration, algorithm, budget and block.
+        ready: seconds the server's start took.
+    """
+    sampling = Sampling(**plan.get("sampling", {}))
+    domains = prompts.by_domain(prompts.load_all(plan["prompts"]))
+    begin, rows = time.time(), []
+    for half, concurrency, domain in cells(plan["concurrencies"], list(domains)):
+        cell = base | {
+            "half": half,
+            "concurrency_wanted": concurrency,
+            "domain": domain,
+            "ready_seconds": round(ready, 3),
+        }
+        widest = max((row["concurrency_wanted"] for row in rows), default=1)
+        # The same seed in every configuration of a cell: measurements are paired by prompt.
+        load = Load(
+            requests=max(1, plan["requests"] // 2),
+            concurrency=concurrency,
+            # Only a fresh server is cold, and at a batch size that it has not seen.
+            warmup=0 if rows else plan.get("warmup", 1),
+            warmup_together=concurrency if concurrency > widest else 0,
+            seed=plan.get("seed", 1) + 2 * base["block"] + half,
+            timeout=plan.get("request_timeout", 120.0),
+        )
+        started = time.time()
+        try:
+            row = await measure(url, plan["model"], domains[domain], sampling, load, dataset=domain, api_key=api_key)
+        except ServerUnusable as exc:
+            row = {"completed": 0, "error_rate": 1.0, "error_kinds": {"unusable": 1}, "requests": []}
+            row["error_samples"] = [str(exc)[:200]]
+        rows.append(row | cell | {"since_start": round(started - begin, 3), "at": round(started, 3)})
+        rate, length = row.get("steady_output_throughput", 0.0), row.get("accept_length")
+        say(
+            f"block{base['block']}-{base['configuration']}: {domain} x{concurrency}: {rate:.1f} tok/s"
+            + (f", acceptance {length:.2f}" if length else "")
+            + (f", errors {row['error_kinds']}" if row["error_kinds"] else "")
+        )
+    return rows
+
+
 async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, api_key: str | None, say: Say) -> list:
-    """A fresh server in the visit's configuration, measured at every concurrency and domain, twice; its rows."""
+    """A fresh server in the visit's configuration, measured and stopped again; its rows."""
     entry = next(c for c in plan["configurations"] if c["key"] == visit.key)
     base = {
         "configuration": visit.key,
@@ -162,9 +208,6 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
         "budget": entry.get("budget"),
         "block": visit.block,
     }
-    sampling = Sampling(**plan.get("sampling", {}))
-    domains = prompts.by_domain(prompts.load_all(plan["prompts"]))
-    begin = time.time()
     try:
         ready = control.start_ready(
             server,
@@ -178,44 +221,10 @@ async def run_visit(plan: dict[str, Any], visit: Visit, server: control.Server, 
     except control.StartFailed as exc:
         say(f"{visit.name}: did not start")
         return [base | {"start_failed": str(exc)[-2000:]}]
-    rows: list[dict[str, Any]] = []
     try:
-        for half, concurrency, domain in cells(plan["concurrencies"], list(domains)):
-            cell = base | {
-                "half": half,
-                "concurrency_wanted": concurrency,
-                "domain": domain,
-                "ready_seconds": round(ready, 3),
-            }
-            widest = max((row["concurrency_wanted"] for row in rows), default=1)
-            # The same seed in every configuration of a cell: measurements are paired by prompt.
-            load = Load(
-                requests=max(1, plan["requests"] // 2),
-                concurrency=concurrency,
-                # Only a fresh server is cold, and at a batch size that it has not seen.
-                warmup=0 if rows else plan.get("warmup", 1),
-                warmup_together=concurrency if concurrency > widest else 0,
-                seed=plan.get("seed", 1) + 2 * visit.block + half,
-                timeout=plan.get("request_timeout", 120.0),
-            )
-            started = time.time()
-            try:
-                row = await measure(
-                    plan["url"], plan["model"], domains[domain], sampling, load, dataset=domain, api_key=api_key
-                )
-            except ServerUnusable as exc:
-                row = {"completed": 0, "error_rate": 1.0, "error_kinds": {"unusable": 1}, "requests": []}
-                row["error_samples"] = [str(exc)[:200]]
-            rows.append(row | cell | {"since_start": round(started - begin - ready, 3), "at": round(started, 3)})
-            rate, length = row.get("steady_output_throughput", 0.0), row.get("accept_length")
-            say(
-                f"{visit.name}: {domain} x{concurrency}: {rate:.1f} tok/s"
-                + (f", acceptance {length:.2f}" if length else "")
-                + (f", errors {row['error_kinds']}" if row["error_kinds"] else "")
-            )
+        return await measure_cells(plan, base, plan["url"], api_key, ready, say)
     finally:
         server.stop()
-    return rows
 
 
 async def run(
