@@ -60,10 +60,12 @@ sanity: setup  ## ansible-test sanity, on every supported Python found
 molecule: setup  ## Molecule; SCENARIO=name[,name] for some of them
 	@$(BIN)/python tests/run.py molecule $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: setup  ## Everything that CI runs; ends in one line of counts
+test:  ## Everything that CI runs; ends in one line of counts
+	@tools/setup.sh test
 	@$(BIN)/python tests/run.py lint molecule --beside sanity,unit,package,awx
 
-test-all: setup  ## test, and what takes longer (scale, kill series, image builds)
+test-all:  ## test, and what takes longer (scale, kill series, image builds)
+	@tools/setup.sh test
 	@$(BIN)/python tests/run.py lint molecule long --beside sanity,unit,package,awx
 
 release: setup setup-release  ## Build dist/*.tar.gz and check it

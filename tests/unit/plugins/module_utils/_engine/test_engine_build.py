@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import mmap
@@ -37,9 +38,19 @@ from ansible_collections.inferlab.dflash.tests.unit.plugins.module_utils._engine
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """One finished release; tests that change it work on a copy or put it right again."""
-    spec = tiny_spec(tmp_path_factory.mktemp("made"))
-    build.build(spec)
+    """One finished release, which tests leave as it is; those that change one work on a copy.
+
+    It takes seconds to make, and ansible-test forks for each test, so that what a fixture made is forgotten after it: the
+    processes of one run find it on disk.
+    """
+    root = tmp_path_factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "made"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        spec = tiny_spec(root)
+        if not spec.path.exists():
+            build.build(spec)
     return spec
 
 
