@@ -67,16 +67,15 @@ def arguments(**changes: object) -> SimpleNamespace:
 TRITON = ("triton", "triton")
 
 
-def test_unproven_releases_are_refused() -> None:
-    server_args.refuse_unproven_version("0.5.17", {})
-    server_args.refuse_unproven_version("0.5.23", {"SGLANG_DDTREE_ANY_VERSION": "1"})
-    with pytest.raises(ConfigError) as error:
-        server_args.refuse_unproven_version("0.5.23", {})
-    assert all(word in str(error.value) for word in ("0.5.23", "sglang==0.5.17", "DFLASH", "SGLANG_DDTREE_ANY_VERSION"))
-
-
 def test_a_supported_server_is_not_refused() -> None:
     server_args.refuse_unsupported(arguments(), TRITON)
+
+
+def test_a_release_adds_refusals_of_its_own() -> None:
+    further = ((lambda value: value == "wide", "lane", "lanes are narrow. Use --lane narrow."),)
+    server_args.refuse_unsupported(arguments(lane="narrow"), TRITON, further)
+    with pytest.raises(ConfigError, match=r"--lane wide.*narrow"):
+        server_args.refuse_unsupported(arguments(lane="wide"), TRITON, further)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_refusals_name_reason_and_way_out(changes: dict, backends: tuple, words:
 )
 def test_targets_without_tree_attention(model: SimpleNamespace) -> None:
     with pytest.raises(ConfigError, match="DFLASH"):
-        server_args.refuse_unsupported(arguments(get_model_config=lambda: model), TRITON)
+        server_args.refuse_unsupported_target(model)
 
 
 def namespace(**changes: object) -> argparse.Namespace:

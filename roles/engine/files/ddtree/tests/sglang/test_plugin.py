@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin against SGLang's real interface. SGLang is not installed on test machines; there this file skips by name.
 
-To run it: SGLang 0.5.17 on PYTHONPATH with the packages it imports; no GPU is needed (torch.cuda is faked).
+To run it: a known release of SGLang on PYTHONPATH with the packages it imports; no GPU is needed (torch.cuda is faked).
+`tests/long/sglang_releases.py` of the collection makes such an environment for each known release and runs this file there.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,7 +40,7 @@ common.get_nvgpu_memory_capacity = lambda: 143771
 """
 
 
-def run(code: str, tmp_path: Path, interpret: bool = False) -> str:
+def run(code: str, tmp_path: Path, interpret: bool = False, arguments: Sequence[str] = ()) -> str:
     """Output of `code` in a fresh process with a fake GPU and the plugin as an installed distribution."""
     info = tmp_path / "inferlab_ddtree-1.0.0.dist-info"
     info.mkdir(exist_ok=True)
@@ -49,7 +52,7 @@ def run(code: str, tmp_path: Path, interpret: bool = False) -> str:
         environment["TRITON_INTERPRET"] = "1"
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(source), environment.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", FAKE_CUDA + textwrap.dedent(code)],
+        [sys.executable, "-c", FAKE_CUDA + textwrap.dedent(code), *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -114,21 +117,169 @@ def test_launcher_guards_the_server_and_keeps_the_key_out_of_server_args(tmp_pat
         from sglang.srt.entrypoints import http_server
 
         seen = {}
-        http_server.launch_server = lambda args, execute_warmup_func: seen.update(args=args, warm_up=execute_warmup_func)
+        def launch_server(args, execute_warmup_func=None):
+            seen.update(args=args, warm_up=execute_warmup_func)
+        http_server.launch_server = launch_server
         http_server._execute_server_warmup = lambda args: (args.api_key, args.port)
         args = SimpleNamespace(api_key=None, port=30000, tokenizer_worker_num=1)
+        http_server.get_serving = lambda: args
         launch.serve(args, "marked-key")
         client = TestClient(http_server.app, raise_server_exceptions=False)
         def status(headers):
             return client.get("/server_info", headers=headers).status_code
         print(status({}), status({"Authorization": "Bearer wrong"}), status({"Authorization": "Bearer marked-key"}) != 401)
         print(client.get("/health").status_code != 401)
-        print(seen["warm_up"](args) == ("marked-key", 30000), "marked-key" in repr(seen["args"]))
+        # The release's own requests: handed their arguments, or reading the process's settings.
+        own = seen["warm_up"](args) if seen["warm_up"] else (http_server.get_serving().api_key, http_server.get_serving().port)
+        print(own == ("marked-key", 30000), "marked-key" in repr(seen["args"]))
         """,
         tmp_path,
     )
     assert out.split() == ["401", "401", "True", "True", "True", "False"]
 
+
+def test_every_name_that_the_plugin_uses_is_there(tmp_path: Path) -> None:
+    out = run(
+        """
+        from ddtree.sglang import api, releases
+        release = releases.installed()
+        print(len(api.needs(release)), *api.missing(release), sep="\\n")
+        """,
+        tmp_path,
+    )
+    assert int(out.splitlines()[0]) > 60
+    assert out.splitlines()[1:] == []
+
+
+TARGET = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "vocab_size": 512,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+    "rms_norm_eps": 1e-6,
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+}
+DRAFTER = {
+    **TARGET,
+    "architectures": ["DFlashDraftModel"],
+    "num_hidden_layers": 2,
+    "block_size": 8,
+    "num_target_layers": 6,
+    "dflash_config": {"mask_token_id": 3, "target_layer_ids": [1, 3]},
+}
+RESOLVE = """
+import sys
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from ddtree.sglang import releases
+from sglang.srt.server_args import prepare_server_args
+from sglang.srt.arg_groups.overrides import resolved_view
+args = prepare_server_args(sys.argv[1:])
+if hasattr(args, "resolve_once"):
+    args.resolve_once()
+view = resolved_view(args)
+for name in ("speculative_num_draft_tokens", "speculative_eagle_topk", "speculative_num_steps",
+             "speculative_dflash_block_size", "speculative_draft_attention_backend", "max_running_requests"):
+    print(name, getattr(view, name))
+from sglang.srt import runtime_context as context
+if hasattr(context, "publish"):
+    context.publish(args, role="scheduler")
+else:
+    context.get_context().set_server_args(args)
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+algo, release = SpeculativeAlgorithm.from_string("DDTREE"), releases.installed()
+print("widths", algo.get_num_tokens_per_req_for_target_verify(21, False), algo.get_num_tokens_per_req_for_target_verify(21, True))
+settings = release.speculative(args)
+print("tree", settings.speculative_num_draft_tokens, settings.speculative_eagle_topk)
+with release.draft_scope(8):
+    chain = release.speculative(release.draft_arguments(args, 8))
+    print("draft", chain.speculative_num_draft_tokens, chain.speculative_eagle_topk)
+print("again", settings.speculative_num_draft_tokens, settings.speculative_eagle_topk)
+from ddtree.sglang import hooks
+hooks.install()
+from sglang.srt.mem_cache import allocation_sizing
+extra = allocation_sizing.get_req_to_token_extra_context_len
+print("extra", extra() if hasattr(args, "resolve_once") else extra(args))
+from sglang.srt.speculative import spec_info
+import inspect
+wanted = inspect.signature(spec_info.create_dummy_verify_input.__wrapped__).parameters
+given = {"spec_algorithm": algo, "server_args": args, "custom_mask": "mask", "num_tokens_per_req": 20, "is_draft_worker": False}
+dummy = spec_info.create_dummy_verify_input(*(given[name] for name in wanted))
+print("dummy", type(dummy).__name__, dummy.topk, dummy.draft_token_num, dummy.custom_mask)
+given["is_draft_worker"] = True
+dummy = spec_info.create_dummy_verify_input(*(given[name] for name in wanted))
+print("dummy", type(dummy).__name__, dummy.custom_mask)
+from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
+from types import SimpleNamespace
+model_runner = SimpleNamespace(spec_algorithm=algo, server_args=args, is_draft_worker=False)
+runner = SimpleNamespace(model_runner=model_runner, buffers=SimpleNamespace(custom_mask="mask"), captured_req_width=20)
+tree = DecodeCudaGraphRunner.get_spec_info(runner, 40)
+print("capture", type(tree).__name__, tree.topk, tree.draft_token_num, tree.custom_mask)
+from sglang.srt.managers import scheduler
+request = SimpleNamespace(return_logprob=True, return_hidden_states=False, return_sampling_mask=False)
+print("logprob", "return_logprob" in scheduler.validate_dflash_request(request, True))
+"""
+
+
+def models(tmp_path: Path) -> list[str]:
+    for name, config in (("target", TARGET), ("drafter", DRAFTER)):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    return ["--model-path", str(tmp_path / "target"), "--speculative-draft-model-path", str(tmp_path / "drafter")]
+
+
+def test_arguments_resolve_and_reach_every_place_that_reads_them(tmp_path: Path) -> None:
+    line = (
+        "--speculative-algorithm DDTREE --speculative-ddtree-budget 19 --speculative-ddtree-topk 6 --attention-backend triton "
+        "--sampling-backend pytorch --grammar-backend none --skip-tokenizer-init --context-length 2048"
+    )
+    out = run(RESOLVE, tmp_path, arguments=[*models(tmp_path), *line.split()])
+    assert [text for text in out.splitlines() if text.split()[0] in SAID] == [
+        "speculative_num_draft_tokens 20",
+        "speculative_eagle_topk 6",
+        "speculative_num_steps 1",
+        "speculative_dflash_block_size 8",
+        "speculative_draft_attention_backend triton",
+        "max_running_requests 48",
+        "widths 21 8",
+        "tree 20 6",
+        "draft 8 1",
+        "again 20 6",
+        "extra 44",
+        "dummy DDTreeVerifyInput 6 20 mask",
+        "dummy DFlashVerifyInput None",
+        "capture DDTreeVerifyInput 6 20 mask",
+        "logprob True",
+    ]
+
+
+SAID = {
+    *(
+        "speculative_num_draft_tokens",
+        "speculative_eagle_topk",
+        "speculative_num_steps",
+        "speculative_dflash_block_size",
+    ),
+    *(
+        "speculative_draft_attention_backend",
+        "max_running_requests",
+        "widths",
+        "tree",
+        "draft",
+        "again",
+        "extra",
+        "dummy",
+    ),
+    *("capture", "logprob"),
+}
 
 ROUND_TRIP = """
 from types import SimpleNamespace
@@ -139,6 +290,12 @@ from ddtree.sglang.commit import CapturedCommit
 from ddtree.sglang.config import DDTreeConfig
 from ddtree.sglang.draft_input import DDTreeDraftInput
 from ddtree.sglang.sampler import DDTreeDraftSampler
+from sglang.srt.model_executor import forward_batch_info
+try:
+    from sglang.srt.mem_cache.kv_index_translator import KVIndexTranslator
+    forward_batch_info.enable_num_token_non_padded = lambda: False
+except ImportError:
+    KVIndexTranslator = None  # slots travel as they are
 
 V, L, ROWS, PADDED, SLOTS, WIDTH = 32, 8, 20, 4, 400, 90
 torch.manual_seed(0)
@@ -163,10 +320,17 @@ class Worker(module.DDTreeWorker):
         )
         self._target_worker = SimpleNamespace(forward_batch_generation=self.target, model_runner=self.model_runner)
         self.draft_model_runner = SimpleNamespace(forward=self.drafter)
+        if KVIndexTranslator is not None:
+            for runner in (self.model_runner, self.draft_model_runner):
+                runner.kv_index_translator = KVIndexTranslator(
+                    req_to_token=table, token_to_kv_pool_allocator=None, token_to_kv_pool=None, page_size=1, device="cpu"
+                )
         self.device, self.block_size, self._mask_token_id = "cpu", L, 0
         self.use_compact_draft_cache = self._need_mamba_verify_commit = self._is_hybrid = False
         self._draft_block_ids_buf = self._chain_verify = self._metrics = self._fused_kv_helper = None
-        self._draft_block_spec_info = None
+        self._draft_block_spec_info = self._forced = None
+        self._last_nodes = ROWS - 1
+        self.draft_model, self._noise_embed_scale = SimpleNamespace(), 1.0
         self._rounds = RoundBuffers(L, "cpu")
         self._eager_mask = torch.zeros((0,), dtype=torch.uint8)
         self._draft_sampler = DDTreeDraftSampler(
@@ -184,6 +348,10 @@ class Worker(module.DDTreeWorker):
 
     def drafter(self, batch):
         bs = batch.batch_size
+        slots = self._draft_verify_out_cache_loc_buf[:bs].view(-1)
+        assert torch.equal(batch.out_cache_loc, slots)
+        if KVIndexTranslator is not None:
+            assert batch.kv_loc_plan.read_extent == L
         hidden = torch.randn(bs, L, V, generator=generator)
         for request in range(bs):
             token, position = int(batch.input_ids.view(bs, L)[request, 0]), int(batch.seq_lens[request])
@@ -210,6 +378,10 @@ class Worker(module.DDTreeWorker):
         return SimpleNamespace(logits_output=out, can_run_cuda_graph=self._captured_commit is not None)
 
 def prepare_for_verify(self, batch, target_worker):
+    if KVIndexTranslator is not None:
+        plan = self.kv_loc_plan
+        assert plan.read_extent == self.draft_token_num
+        assert torch.equal(plan.write_ids(target_worker.model_runner.kv_index_translator), batch.out_cache_loc)
     return SimpleNamespace(
         ids=self.draft_token.clone(), positions=self.positions.clone(), loc=batch.out_cache_loc.clone(),
         bs=len(batch.seq_lens), seq_lens=batch.seq_lens,
@@ -239,6 +411,7 @@ for captured, chain_above, greedy in ((False, None, True), (True, None, True), (
         batch = SimpleNamespace(
             forward_mode=mode, is_extend_in_batch=False, seq_lens=seq_lens, seq_lens_cpu=seq_lens.clone(), seq_lens_sum=0,
             req_pool_indices=torch.tensor([2, 0]), spec_info=spec, sampling_info=info, has_grammar=False, reqs=[],
+            can_run_decode_cuda_graph=True, return_logprob=False,
         )
         published = []
         result = worker.forward_batch_generation(batch, published.append, None)

@@ -63,10 +63,9 @@ class DDTreeAlgo(CustomSpecAlgo):
     def get_num_tokens_per_req_for_target_verify(self, num_draft_tokens: int, is_draft_worker: bool) -> int:
         if not is_draft_worker:
             return num_draft_tokens
-        from sglang.srt.runtime_context import get_server_args
+        from ddtree.sglang import releases
 
-        # handle_server_args always fills it in.
-        return int(get_server_args().speculative_dflash_block_size)
+        return releases.installed().block_size()
 
     def handle_server_args(self, server_args: ServerArgs) -> None:
         from ddtree.sglang.args import handle_server_args

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ddtree.sglang import releases
 from ddtree.sglang.config import ConfigError, DDTreeConfig, options_from_environment, plan_memory, resolve
+from ddtree.sglang.releases import above_one, is_on
 from ddtree.sglang.weights import checkpoint_bytes
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ logger = logging.getLogger(__name__)
 PROVEN_ATTENTION_BACKENDS = ("triton",)
 """Backends whose tree masks a run of the benchmark has shown to be lossless."""
 
-PROVEN_VERSIONS = ("0.5.17",)
-ANY_VERSION_ENV = "SGLANG_DDTREE_ANY_VERSION"
-"""The worker builds on DFLASH's, whose internals change between releases."""
-
 DEFAULT_MAX_RUNNING_REQUESTS = 48
 """As DFLASH's default."""
 
@@ -36,11 +33,15 @@ def handle_server_args(server_args: ServerArgs) -> None:
     """Check and complete the arguments of a DDTREE server, in place."""
     from sglang.srt.arg_groups.overrides import attention_backends_of, resolved_view
     from sglang.srt.arg_groups.speculative_hook import _resolve_dflash_draft_attention_backend
-    from sglang.version import __version__
 
-    refuse_unproven_version(__version__, os.environ)
+    release = releases.installed()
+    if release.evidence != releases.MEASURED:
+        logger.warning("DDTREE: SGLang %s is %s.", release.version, release.evidence)
+    release.refuse_environment(os.environ)
     view = resolved_view(server_args)
-    refuse_unsupported(view, attention_backends_of(view))
+    refuse_unsupported(view, attention_backends_of(view), release.excluded)
+    model_config = release.model_config(server_args)
+    refuse_unsupported_target(model_config)
     force_spine, max_tree_batch = options_from_environment()
     config = resolve(
         block_size=_block_size(server_args),
@@ -60,7 +61,7 @@ def handle_server_args(server_args: ServerArgs) -> None:
     server_args.speculative_eagle_topk = config.topk
     server_args.speculative_num_steps = 1
     _resolve_dflash_draft_attention_backend(server_args)
-    _plan_running_requests(server_args, config)
+    _plan_running_requests(server_args, config, model_config)
     if server_args.enable_mixed_chunk:
         server_args.enable_mixed_chunk = False
         logger.warning("Mixed chunked prefill is disabled because of DDTREE speculative decoding.")
@@ -77,17 +78,13 @@ def handle_server_args(server_args: ServerArgs) -> None:
     )
 
 
-def refuse_unproven_version(version: str, environ: Mapping[str, str]) -> None:
-    """Refuse a release of SGLang that no run has proven, unless told to try it."""
-    if version not in PROVEN_VERSIONS and environ.get(ANY_VERSION_ENV) != "1":
-        raise ConfigError(
-            f"DDTREE is proven with SGLang {', '.join(PROVEN_VERSIONS)}, got {version}. Install sglang=={PROVEN_VERSIONS[-1]}, "
-            f"use --speculative-algorithm DFLASH, or set {ANY_VERSION_ENV}=1 to try."
-        )
+def refuse_unsupported(
+    args: Any, attention_backends: tuple[str | None, str | None], further: tuple[Any, ...] = ()
+) -> None:
+    """Raise :class:`ConfigError` for the first setting that DDTREE does not serve. ``args`` reads like ServerArgs.
 
-
-def refuse_unsupported(args: Any, attention_backends: tuple[str | None, str | None]) -> None:
-    """Raise :class:`ConfigError` for the first setting that DDTREE does not serve. ``args`` reads like ServerArgs."""
+    ``further`` are the release's own exclusions.
+    """
     if not str(args.device).startswith("cuda"):
         raise ConfigError(f"DDTREE runs on CUDA devices, got --device {args.device}. Use --device cuda.")
     if args.speculative_draft_model_path is None:
@@ -101,14 +98,11 @@ def refuse_unsupported(args: Any, attention_backends: tuple[str | None, str | No
             )
     if args.page_size not in (None, 1):
         raise ConfigError(f"DDTREE supports page size 1, got --page-size {args.page_size}. Use --page-size 1.")
-    for present, option, way_out in _EXCLUDED:
+    for present, option, way_out in (*_EXCLUDED, *further):
         value = getattr(args, option, None)
         if present(value):
             flag = "--" + option.replace("_", "-")
             raise ConfigError(f"DDTREE does not support {flag} {value}: {way_out}")
-    model_config = args.get_model_config() if hasattr(args, "get_model_config") else None
-    if model_config is not None:
-        refuse_unsupported_target(model_config)
 
 
 def refuse_unsupported_target(model_config: Any) -> None:
@@ -123,40 +117,32 @@ def refuse_unsupported_target(model_config: Any) -> None:
         raise ConfigError(f"DDTREE serves MHA/GQA targets, got {arch}. Use --speculative-algorithm DFLASH.")
 
 
-def _on(value: Any) -> bool:
-    return bool(value)
-
-
-def _above_one(value: Any) -> bool:
-    return value is not None and int(value) > 1
-
-
 def _below_one(value: Any) -> bool:
     return value is not None and float(value) < 1.0
 
 
 # (is it set to something unsupported?, ServerArgs field, reason and nearest setting that works)
 _EXCLUDED = (
-    (_on, "enable_dp_attention", "the drafter has no data-parallel attention. Use tensor parallelism alone."),
+    (is_on, "enable_dp_attention", "the drafter has no data-parallel attention. Use tensor parallelism alone."),
     (
-        _above_one,
+        above_one,
         "pp_size",
         "the drafter needs the target's layers in one process. Use --pp-size 1 and a larger --tp-size.",
     ),
-    (_above_one, "dcp_size", "decode context parallelism rejects attention masks. Use --dcp-size 1."),
-    (_on, "enable_two_batch_overlap", "micro-batches split verify rows. Leave it off."),
-    (_on, "enable_pdmux", "its decode streams bypass the verify graphs. Leave it off."),
-    (_on, "enable_hisparse", "sparse attention has no tree mask. Leave it off."),
-    (_on, "enable_unified_memory", "tree rows move by physical KV slot. Leave it off."),
-    (_on, "enable_page_major_kv_layout", "tree rows move by physical KV slot. Leave it off."),
-    (_on, "enable_linear_replayssm_spec", "its commit replays a chain. Leave it off."),
+    (above_one, "dcp_size", "decode context parallelism rejects attention masks. Use --dcp-size 1."),
+    (is_on, "enable_two_batch_overlap", "micro-batches split verify rows. Leave it off."),
+    (is_on, "enable_pdmux", "its decode streams bypass the verify graphs. Leave it off."),
+    (is_on, "enable_hisparse", "sparse attention has no tree mask. Leave it off."),
+    (is_on, "enable_unified_memory", "tree rows move by physical KV slot. Leave it off."),
+    (is_on, "enable_page_major_kv_layout", "tree rows move by physical KV slot. Leave it off."),
+    (is_on, "enable_linear_replayssm_spec", "its commit replays a chain. Leave it off."),
     (
-        _on,
+        is_on,
         "enable_deterministic_inference",
         "its attention kernel reads whole mask rows. Use --speculative-algorithm DFLASH.",
     ),
-    (_on, "speculative_adaptive", "it adapts EAGLE's steps. Use --speculative-ddtree-max-tree-batch."),
-    (_on, "speculative_use_rejection_sampling", "trees hold top candidates, not samples. Leave it off."),
+    (is_on, "speculative_adaptive", "it adapts EAGLE's steps. Use --speculative-ddtree-max-tree-batch."),
+    (is_on, "speculative_use_rejection_sampling", "trees hold top candidates, not samples. Leave it off."),
     (_below_one, "speculative_accept_threshold_single", "lossy acceptance. Use 1.0."),
     (_below_one, "speculative_accept_threshold_acc", "lossy acceptance. Use 1.0."),
     (lambda v: v == "extra_buffer_lazy", "mamba_radix_cache_strategy", "it plans chain positions. Use extra_buffer."),
@@ -192,11 +178,11 @@ def _block_size(server_args: ServerArgs) -> int:
     return int(block_size)
 
 
-def _plan_running_requests(server_args: ServerArgs, config: DDTreeConfig) -> None:
+def _plan_running_requests(server_args: ServerArgs, config: DDTreeConfig, model_config: Any) -> None:
     """Running requests that the recurrent states of a hybrid target leave room for; DFLASH's default otherwise."""
     from sglang.srt.configs.hybrid_arch import mambaish_config
 
-    hybrid = mambaish_config(server_args.get_model_config())
+    hybrid = mambaish_config(model_config)
     if hybrid is None:
         if server_args.max_running_requests is None:
             server_args.max_running_requests = DEFAULT_MAX_RUNNING_REQUESTS

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ddtree.sglang import ALGORITHM
+from ddtree.sglang import ALGORITHM, releases
+
+GET_SPEC_INFO = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.get_spec_info"
+DUMMY_VERIFY_INPUT = "sglang.srt.speculative.spec_info.create_dummy_verify_input"
+EXTRA_CONTEXT_LEN = "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len"
+VALIDATE_REQUEST = "sglang.srt.speculative.dflash_utils.validate_dflash_request"
 
 _installed = False
 
@@ -23,14 +28,8 @@ def install() -> None:
     _installed = True
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    runner = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.get_spec_info"
-    HookRegistry.register(runner, get_spec_info, HookType.AROUND)
-    HookRegistry.register(
-        "sglang.srt.speculative.spec_info.create_dummy_verify_input", create_dummy_verify_input, HookType.AROUND
-    )
-    HookRegistry.register(
-        "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len", extra_context_len, HookType.AFTER
-    )
+    for target, hook, kind in releases.installed().hooks():
+        HookRegistry.register(target, hook, HookType[kind])
     HookRegistry.register(
         "sglang.srt.layers.attention.triton_backend.TritonAttnBackend.init_cuda_graph_state",
         init_cuda_graph_state,
@@ -60,12 +59,13 @@ def _tree_input(server_args: Any, custom_mask: Any, rows: int) -> Any:
     )
 
 
-def get_spec_info(original: Callable[..., Any], runner: Any, num_tokens: int) -> Any:
+def get_spec_info(original: Callable[..., Any], runner: Any, num_tokens: int, settings: Any = None) -> Any:
     """DFLASH captures a mask-free causal verify graph; a tree's graph must read the mask buffer."""
     model_runner = runner.model_runner
-    if not verifies_tree(model_runner.spec_algorithm, model_runner.server_args, model_runner.is_draft_worker):
+    settings = model_runner.server_args if settings is None else settings
+    if not verifies_tree(model_runner.spec_algorithm, settings, model_runner.is_draft_worker):
         return original(runner, num_tokens)
-    return _tree_input(model_runner.server_args, runner.buffers.custom_mask, runner.captured_req_width)
+    return _tree_input(settings, runner.buffers.custom_mask, runner.captured_req_width)
 
 
 def create_dummy_verify_input(
@@ -91,6 +91,15 @@ def extra_context_len(extra: int, server_args: Any) -> int:
     if (server_args.speculative_algorithm or "").upper() != ALGORITHM:
         return extra
     return max(extra, 4 + 2 * int(server_args.speculative_num_draft_tokens))
+
+
+def validate_request(original: Callable[..., Any], req: Any, *rest: Any) -> str | None:
+    """Why a request is not served, or None. Installed where DFLASH serves what DDTREE does not."""
+    if req.return_logprob:
+        return "DDTREE speculative decoding does not support return_logprob yet."
+    if getattr(req, "return_sampling_mask", False):
+        return "DDTREE speculative decoding does not support return_sampling_mask."
+    return original(req, *rest)
 
 
 def init_cuda_graph_state(

@@ -87,10 +87,15 @@ def serve(server_args: Any, key: str | None) -> None:
         return
     from sglang.srt.utils.auth import add_api_key_middleware
 
+    from ddtree.sglang import releases
+
+    release = releases.installed()
     refuse_servers_without_middleware(server_args)
+    reason = release.refuse_front_end(os.environ)
+    if reason is not None:
+        raise LaunchError(reason)
     add_api_key_middleware(http_server.app, api_key=key, admin_api_key=None)
-    warm_up = http_server._execute_server_warmup
-    http_server.launch_server(server_args, execute_warmup_func=lambda args: warm_up(KeyedArgs(args, key)))
+    release.launch_with_key(http_server, server_args, key, KeyedArgs)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,9 +23,12 @@ class ForcedAcceptance:
 
     def draw(self) -> None:
         """One round's length, as SGLang's own simulation draws it."""
-        from sglang.srt.speculative.spec_utils import SIMULATE_ACC_LEN, SIMULATE_ACC_METHOD, _sample_simulated_acc_len
+        from sglang.srt.speculative.spec_utils import SIMULATE_ACC_LEN, SIMULATE_ACC_METHOD
 
-        self.length.fill_(int(_sample_simulated_acc_len(SIMULATE_ACC_LEN, SIMULATE_ACC_METHOD, self.block_size)))
+        from ddtree.sglang import releases
+
+        sample = releases.installed().simulated_length()
+        self.length.fill_(int(sample(SIMULATE_ACC_LEN, SIMULATE_ACC_METHOD, self.block_size)))
 
     def apply(self, draft: Draft, out: Round, seq_lens: torch.Tensor, live: torch.Tensor | None) -> None:
         """Overwrite a walk's results. The KV move copies each accepted row onto itself: as many bytes as a real one.

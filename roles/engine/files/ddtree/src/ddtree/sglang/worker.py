@@ -8,9 +8,8 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from copy import deepcopy
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from sglang.kernels.ops.speculative.dflash import _prepare_dflash_draft_block_unchecked
@@ -30,7 +29,7 @@ from sglang.srt.speculative.spec_utils import (
     prepare_mamba_track_for_verify,
 )
 
-from ddtree.sglang import hooks, kernels
+from ddtree.sglang import api, hooks, kernels, releases
 from ddtree.sglang.buffers import Draft, Round, RoundBuffers
 from ddtree.sglang.choice import adjust_logits, agree_across_ranks, choose, is_plain_greedy
 from ddtree.sglang.commit import CapturedCommit, keep_path, walk
@@ -43,7 +42,6 @@ from ddtree.sglang.timing import time_tree_build
 from ddtree.sglang.verify_input import DDTreeVerifyInput
 
 if TYPE_CHECKING:
-    from sglang.srt.distributed.parallel_state_wrapper import ParallelState
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.managers.tp_worker import TpModelWorker
     from sglang.srt.server_args import ServerArgs
@@ -54,32 +52,34 @@ logger = logging.getLogger(__name__)
 class DDTreeWorker(DFlashWorkerV2):
     """Drives both overlap and non-overlap scheduling, as its base class does.
 
-    The base class drafts (block of ``block_size`` rows) and keeps the drafter's KV; its copy of the server arguments
-    says so: one candidate per position and ``block_size`` draft tokens. The target's arguments keep tree width and rows.
+    The base class drafts (block of ``block_size`` rows) and keeps the drafter's KV; what it reads of the settings
+    says so: one candidate per position and ``block_size`` draft tokens. The target's settings keep tree width and rows.
     """
 
-    def __init__(
-        self,
-        server_args: ServerArgs,
-        gpu_id: int,
-        ps: ParallelState,
-        nccl_port: int,
-        target_worker: TpModelWorker,
-    ) -> None:
+    # What depends on SGLang's release.
+    release = releases.installed()
+
+    def __init__(self, server_args: ServerArgs, target_worker: TpModelWorker, **passed: Any) -> None:
+        """``passed``: ranks and ports as SGLang hands them to DFLASH's worker, by name."""
+        api.refuse_missing(self.release)
         hooks.install()
         force_spine, max_tree_batch = options_from_environment()
+        settings = self.release.speculative(server_args)
         self.config = DDTreeConfig(
-            block_size=int(server_args.speculative_dflash_block_size),
-            rows=int(server_args.speculative_num_draft_tokens),
-            topk=int(server_args.speculative_eagle_topk),
+            block_size=int(settings.speculative_dflash_block_size),
+            rows=int(settings.speculative_num_draft_tokens),
+            topk=int(settings.speculative_eagle_topk),
             force_spine=force_spine,
             max_tree_batch=max_tree_batch,
         )
-        draft_args = deepcopy(server_args)
-        draft_args.override(
-            "ddtree.draft", speculative_eagle_topk=1, speculative_num_draft_tokens=self.config.block_size
-        )
-        super().__init__(draft_args, gpu_id, ps, nccl_port, target_worker)
+        with self.release.draft_scope(self.config.block_size):
+            super().__init__(
+                server_args=self.release.draft_arguments(server_args, self.config.block_size),
+                target_worker=target_worker,
+                **passed,
+            )
+        self.release.refuse_drafter(self)
+        self.release.settle_target(self)
         self._is_hybrid = mambaish_config(self.model_runner.model_config) is not None
         if self._is_hybrid and max_tree_batch is not None:
             logger.warning("DDTREE: the chain fallback serves dense attention targets only; trees at every batch size.")
@@ -91,7 +91,7 @@ class DDTreeWorker(DFlashWorkerV2):
         self._last_nodes = self.config.budget
         self._metrics = (
             DDTreeMetrics(self.config.block_size, self.config.budget)
-            if server_args.enable_metrics and ps.tp_rank == 0
+            if self.release.metrics_enabled(server_args) and self.release.tp_rank(self) == 0
             else None
         )
 
@@ -99,7 +99,8 @@ class DDTreeWorker(DFlashWorkerV2):
 
     def init_attention_backends(self) -> None:
         """Also makes what the target's graphs, captured next, must find: the draft's static outputs and the commit."""
-        super().init_attention_backends()
+        with self.release.draft_scope(self.config.block_size):
+            super().init_attention_backends()
         self._draft_sampler = self._maybe_build_draft_sampler()
         if self._graphs_enabled and os.environ.get(EAGER_COMMIT_ENV) != "1":
             self._captured_commit = CapturedCommit(self, self._draft_of_runner, self._forced)
@@ -108,7 +109,8 @@ class DDTreeWorker(DFlashWorkerV2):
     def init_cuda_graphs(self) -> None:
         if self._graphs_enabled:
             self.draft_model_runner.capture_tail_hooks.append(self._draft_tail)
-        self._draft_worker.init_cuda_graphs(capture_decode_cuda_graph=self._graphs_enabled)
+        with self.release.draft_scope(self.config.block_size):
+            self._draft_worker.init_cuda_graphs(capture_decode_cuda_graph=self._graphs_enabled)
         target = self.model_runner
         has_graphs = target.decode_cuda_graph_runner is not None
         if self._falls_back and has_graphs:
@@ -119,11 +121,11 @@ class DDTreeWorker(DFlashWorkerV2):
         build_seconds = 0.0 if config.is_chain else time_tree_build(self._draft_sampler)
         if self._metrics is not None:
             self._metrics.build_seconds.set(build_seconds)
-        if self.ps.tp_rank == 0:
+        if self.release.tp_rank(self) == 0:
             logger.info(
                 "DDTREE ready: plugin inferlab-ddtree %s, budget=%d, topk=%d, block_size=%d, verify rows=%d, "
                 "draft graph=%s, verify graph=%s, commit in graph=%s, chain above batch=%s, force_spine=%s, "
-                "tree build=%.1f us at batch 1",
+                "tree build=%.1f us at batch 1%s",
                 _version(),
                 config.budget,
                 config.topk,
@@ -135,7 +137,16 @@ class DDTreeWorker(DFlashWorkerV2):
                 config.max_tree_batch if self._falls_back else None,
                 config.force_spine,
                 build_seconds * 1e6,
+                self.release.note,
             )
+
+    def alloc_memory_pool(self, *args: Any, **passed: Any) -> None:
+        with self.release.draft_scope(self.config.block_size):
+            super().alloc_memory_pool(*args, **passed)
+
+    def prewarm_sampling(self) -> Any:
+        """Not DFLASH's rehearsal: it would size memory for a sampling path that trees do not take."""
+        return self.model_runner.prewarm_sampling()
 
     @property
     def _graphs_enabled(self) -> bool:
@@ -188,9 +199,10 @@ class DDTreeWorker(DFlashWorkerV2):
         batch: ScheduleBatch,
         on_publish: Callable[[torch.Tensor], None] | None = None,
         grammar_barrier: Callable[[], None] | None = None,
+        **passed: Any,
     ) -> GenerationBatchResult:
         if batch.forward_mode.is_extend() or batch.is_extend_in_batch or batch.forward_mode.is_idle():
-            return super().forward_batch_generation(batch, on_publish, grammar_barrier)
+            return super().forward_batch_generation(batch, on_publish, grammar_barrier, **passed)
         if getattr(batch, "return_logprob", False):
             raise ValueError("DDTREE speculative decoding does not support return_logprob yet.")
         # Carried over from the previous round, possibly from another stream.
@@ -288,7 +300,7 @@ class DDTreeWorker(DFlashWorkerV2):
             cache_loc_out=cache_loc,
             mask_token_id=int(self._mask_token_id),
         )
-        embeds = self.model_runner.model.get_input_embeddings()(block_ids)
+        embeds = self.release.embed(self, block_ids)
         seq_lens, seq_lens_cpu, seq_lens_sum = self._draft_lengths(batch, cache_loc)
         forward_batch = ForwardBatch(
             forward_mode=ForwardMode.TARGET_VERIFY,
@@ -304,7 +316,9 @@ class DDTreeWorker(DFlashWorkerV2):
             spec_algorithm=SpeculativeAlgorithm.DFLASH,
             spec_info=self._draft_block_spec_info,
             capture_hidden_mode=CaptureHiddenMode.NULL,
+            **self.release.draft_batch_fields(batch, bs * self.config.block_size, self.device),
         )
+        self.release.plan_draft(self, batch, forward_batch, cache_loc)
         sampler = self._draft_sampler
         with torch.inference_mode():
             draft_out = self.draft_model_runner.forward(forward_batch)
@@ -317,16 +331,10 @@ class DDTreeWorker(DFlashWorkerV2):
     def _draft_lengths(self, batch: ScheduleBatch, cache_loc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
         """Prefix lengths the draft attends to, with a host-side upper bound of them (as DFLASH plans them)."""
         bs, block_size = cache_loc.shape
-        draft_input = batch.spec_info
         bound = self._draft_seq_lens_cpu_buf[:bs]
         if self.use_compact_draft_cache:
             lens = self._compute_compact_draft_seq_lens(batch.seq_lens)
-            self._fill_compact_seq_lens_cpu_bound(
-                batch_seq_lens_cpu=batch.seq_lens_cpu,
-                reserved_seq_lens_cpu=draft_input.reserved_seq_lens_cpu,
-                draft_prefix_lens=lens,
-                out=bound,
-            )
+            self.release.bound_compact_lengths(self, batch, lens, bound)
             self._rebuild_compact_draft_cache(
                 req_pool_indices=batch.req_pool_indices,
                 prefix_lens=batch.seq_lens,
@@ -340,8 +348,9 @@ class DDTreeWorker(DFlashWorkerV2):
             bound.copy_(batch.seq_lens_cpu)
             bound.add_(block_size)
             return batch.seq_lens, bound, int(bound.sum())
-        bound.copy_(draft_input.reserved_seq_lens_cpu)
-        return batch.seq_lens, bound, int(draft_input.reserved_seq_lens_sum)
+        reserved, reserved_sum = self.release.reserved_lengths(batch.spec_info)
+        bound.copy_(reserved)
+        return batch.seq_lens, bound, int(reserved_sum)
 
     def _verify(
         self,
@@ -367,18 +376,19 @@ class DDTreeWorker(DFlashWorkerV2):
             custom_mask=mask,
             retrieve_next_token=draft.next_token,
             retrieve_next_sibling=draft.next_sibling,
+            **self.release.verify_fields(self, batch, draft),
         )
         batch.out_cache_loc = draft.cache_loc.view(-1)
-        if self._is_hybrid:
+        if self._is_hybrid and not self.release.verify_tracks_mamba:
             prepare_mamba_track_for_verify(batch)
         backup = batch.seq_lens_cpu, batch.seq_lens_sum
-        draft_input = batch.spec_info
+        reserved, reserved_sum = self.release.reserved_lengths(batch.spec_info)
         if batch.seq_lens_cpu is not None:
             batch.seq_lens_cpu = batch.seq_lens_cpu + rows
             batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
-        elif draft_input.reserved_seq_lens_cpu is not None:
-            batch.seq_lens_cpu = draft_input.reserved_seq_lens_cpu
-            batch.seq_lens_sum = int(draft_input.reserved_seq_lens_sum)
+        elif reserved is not None:
+            batch.seq_lens_cpu = reserved
+            batch.seq_lens_sum = int(reserved_sum)
         forward_batch, dummy = verify_input.prepare_for_verify(batch, self.target_worker)
         batch.seq_lens_cpu, batch.seq_lens_sum = backup
         target_out = self.target_worker.forward_batch_generation(
@@ -410,7 +420,9 @@ class DDTreeWorker(DFlashWorkerV2):
         verify_mask = self.model_runner.attn_backend.verify_mask
         if runner is not None and verify_mask is not None and bs <= runner.max_bs and verify_mask.fits(bs):
             return verify_mask.buffer[:1]
-        lengths = batch.seq_lens_cpu if batch.seq_lens_cpu is not None else batch.spec_info.reserved_seq_lens_cpu
+        lengths = batch.seq_lens_cpu
+        if lengths is None:
+            lengths = self.release.reserved_lengths(batch.spec_info)[0]
         # Host lengths lag by at most one round, which adds at most a block.
         longest = int(lengths.max()) + 2 * rows
         cells = bs * rows * (longest + rows)
