@@ -203,7 +203,7 @@ CODES: dict[str, Code] = {
         "Free the GPU, lower --mem-fraction-static or the batch sizes.",
         (),
         {
-            "graph_capture": "Lower --mem-fraction-static or --cuda-graph-max-bs.",
+            "graph_capture": "Lower --mem-fraction-static or --cuda-graph-max-bs-decode.",
             "nccl": "Leave memory for NCCL: free the GPU, lower --mem-fraction-static.",
             "load": "Free the GPU, use more GPUs, or a smaller or quantised model.",
         },
@@ -220,7 +220,7 @@ CODES: dict[str, Code] = {
     ),
     "cuda_graph_capture_failed": Code(
         "Graph capture failed for a reason other than memory.",
-        "Try --disable-custom-all-reduce, then a smaller --cuda-graph-max-bs, last --disable-cuda-graph.",
+        "Try --disable-custom-all-reduce, then a smaller --cuda-graph-max-bs-decode, last --disable-cuda-graph.",
         lower_profile_helps=True,
     ),
     "engine_stalled": Code(
