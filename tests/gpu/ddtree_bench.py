@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from features import features, tensor_parallel
-from harness import GREEDY, HERE, Bench, Engine, EngineError, first_difference, tokens_per_round
+from harness import GREEDY, HERE, Bench, Engine, EngineError, first_difference, tokens_per_round, variant
 
 # --- 1: losslessness -------------------------------------------------------------------------------------------------
 
@@ -36,15 +36,15 @@ def lossless(bench: Bench) -> dict[str, Any]:
     prompts = [i for items in bench.prompts().values() for i in items]
     sampling = {**GREEDY, "max_new_tokens": 192}
     report = bench.begin(prompts=len(prompts), new_tokens=192, runs={})
-    names = ["plain", "dflash", "tree16", "tree32"]
+    names = ["plain", "dflash", "tree16", "tree32", "tree16-recurrence", "tree63-recurrence"]
     if bench.pair == "dense":
-        names = ["plain", "dflash", "chain", "tree16", "tree64", "fallback"]
+        # Trees at batch 1 to 4, the chain's own graph above.
+        names = ["plain", "dflash", "chain", "tree16", "tree64", "tree16-fallback4"]
     wanted = {}
     for dtype in bench.dtypes:
         for name in names:
-            # "fallback": trees at batch 1 .. 4, the chain's own graph above.
-            tree, env = ("tree16", {"SGLANG_DDTREE_MAX_TREE_BATCH": "4"}) if name == "fallback" else (name, None)
-            wanted[f"{dtype}.{name}"] = (bench.engine_args(tree, dtype=dtype), env)
+            algorithm, env = variant(name)
+            wanted[f"{dtype}.{name}"] = (bench.engine_args(algorithm, dtype=dtype), env)
     up = bench.engines(wanted)
     report["ready"], report["failures"] = bench.ready_lines, bench.failures
 
@@ -126,7 +126,7 @@ def compare_runs(bench: Bench, plain: Engine, prompts: list[list[int]], results:
                     "median_gap": statistics.median(gap) if gap else 0.0,
                     "not_the_best_two": outside,
                 }
-                if base == "dflash" and name in ("chain", "fallback"):
+                if base == "dflash" and (name == "chain" or "fallback" in name):
                     same = [x == y for x, y in zip(result["rounds"], results[base][mode]["rounds"])]
                     entry["rounds_equal_dflash"] = sum(same)
             table[f"{name}/{mode}"] = entry
@@ -252,21 +252,21 @@ def speed(bench: Bench) -> dict[str, Any]:
     sizes = common["cuda_graph_bs_decode"]
     names = ["dflash", "tree16", "tree32", "tree64", "tree32-fallback8", "plain", "dflash-again"]
     if bench.pair != "dense":
-        names.remove("tree32-fallback8")
+        names[names.index("tree32-fallback8")] = "tree63-recurrence"
+    names = bench.only(names)
     report = bench.begin(new_tokens=192, table={}, by_batch={"new_tokens": 128, "sizes": sizes, "table": {}}, ready={})
     report["failures"] = {}
     domains = bench.prompts()
     pool = [i for pair in zip(domains["code"], domains["prose"]) for i in pair]
     bench.close()
     for name in names:
-        algorithm, dummy, variant = name.partition("-")
-        env = {"SGLANG_DDTREE_MAX_TREE_BATCH": variant[8:]} if variant.startswith("fallback") else None
+        algorithm, env = variant(name)
         up = bench.engines({name: (bench.engine_args(algorithm, **common), env)})
         report["ready"].update(bench.ready_lines)
         report["failures"].update(bench.failures)
         for engine in up.values():
             engine.run("generate", ids=domains["code"][:4], sampling={**GREEDY, "max_new_tokens": 64}, mode="each")
-            if not variant.startswith("fallback"):
+            if "fallback" not in name:
                 for domain, ids in domains.items():
                     row = decode_seconds(engine, ids[:8], 192, "each", 3)
                     row16 = decode_seconds(engine, ids, 192, "batch", 3)
@@ -353,13 +353,16 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
         "tree32": [1, 4],
         "tree64": [1, 4],
     }
-    waiting = [(name, sizes) for name, sizes in plan.items() if not bench.chosen or name in bench.chosen]
+    if model == HYBRID:
+        plan |= {"tree16-recurrence": [1, 4, 16], "tree32-recurrence": [1, 4], "tree63-recurrence": [1, 4, 16]}
+    waiting = [(name, plan[name]) for name in bench.only(list(plan))]
     while waiting:
         group, waiting = waiting[:parallel], waiting[parallel:]
         wanted, files = {}, {}
         for name, sizes in group:
+            algorithm, extra = variant(name)
             args = bench.engine_args(
-                name,
+                algorithm,
                 model_path=str(bench.configs / f"{model}-target"),
                 load_format="dummy",
                 context_length=4096,
@@ -371,13 +374,13 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
                 disable_prefill_cuda_graph=True,
                 mem_fraction_static=0.9,
             )
-            env = {"SGLANG_SIMULATE_ACC_METHOD": "match-expected"}
+            env = {"SGLANG_SIMULATE_ACC_METHOD": "match-expected", **(extra or {})}
             if name != "plain":
                 args["speculative_draft_model_path"] = str(bench.configs / f"{model}-draft")
                 args["speculative_draft_load_format"] = "dummy"
                 files[name] = bench.work / f"real-{model}-{name}.json"
                 env["DDTREE_PROBE"] = f"stages:{files[name]}"
-                env["SGLANG_SIMULATE_ACC_LEN"] = str(accept[name])
+                env["SGLANG_SIMULATE_ACC_LEN"] = str(accept[algorithm])
             wanted[name] = (args, env)
         up = bench.engines(wanted, timeout=400)
         report["failures"].update(bench.failures)
@@ -396,7 +399,8 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
 
 
 # Acceptance of Qwen3-8B on MATH-500 at temperature 0 by budget, as the paper's curve gives it; the chain's beside it.
-PAPER_ACCEPTANCE = {"dflash": 7.79, "tree16": 8.61, "tree32": 9.27, "tree64": 9.75}
+PAPER_ACCEPTANCE = {"dflash": 7.79, "tree16": 8.61, "tree32": 9.27, "tree63": 9.75, "tree64": 9.75}
+HYBRID = "qwen3.6-27b"
 
 
 def real_dense(bench: Bench) -> dict[str, Any]:
@@ -404,7 +408,7 @@ def real_dense(bench: Bench) -> dict[str, Any]:
 
 
 def real_hybrid(bench: Bench) -> dict[str, Any]:
-    return real(bench, "qwen3.6-27b", PAPER_ACCEPTANCE, parallel=1)
+    return real(bench, HYBRID, PAPER_ACCEPTANCE, parallel=1)
 
 
 SECTIONS: dict[str, Callable[[Bench], dict[str, Any]]] = {
@@ -442,7 +446,7 @@ def main() -> int:
     # The hybrid pair's convolution states are bfloat16 in SGLang 0.5.17 whatever the model's type: float16 fails there.
     parser.add_argument("--dtypes", default="bfloat16", help="of section lossless; dense: bfloat16,float16")
     parser.add_argument("--only", default=",".join(SECTIONS))
-    parser.add_argument("--engines", default="", help="of sections real_*: these only, e.g. dflash,tree32")
+    parser.add_argument("--engines", default="", help="of sections speed and real_*: these only, e.g. dflash,tree32")
     args = parser.parse_args()
     bench = Bench(args.out, args.pairs, args.configs, args.pair, args.dtypes.split(","))
     bench.chosen = [name for name in args.engines.split(",") if name]

@@ -27,7 +27,7 @@ def speed_figures(label: str, section: dict[str, Any]) -> dict[str, Any]:
 
     for domain in ("code", "prose", "math"):
         chain = base(table, f"{domain}/batch1")
-        for name in ("tree16", "tree32", "tree64"):
+        for name in dict.fromkeys(key.split("/")[0] for key in table if key.startswith("tree")):
             row = table.get(f"{name}/{domain}/batch1")
             if not chain or not row:
                 continue

@@ -25,6 +25,14 @@ class EngineError(RuntimeError):
     """An engine process reported an error or died; the text ends with its log's tail."""
 
 
+def variant(name: str) -> tuple[str, dict[str, str] | None]:
+    """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8), tree16-recurrence (hybrid)."""
+    algorithm, dummy, what = name.partition("-")
+    if what.startswith("fallback"):
+        return algorithm, {"SGLANG_DDTREE_MAX_TREE_BATCH": what[len("fallback") :]}
+    return algorithm, {"SGLANG_DDTREE_TREE_RECURRENCE": "1"} if what == "recurrence" else None
+
+
 class Engine:
     """Handle of one engine process (ddtree_engine.py)."""
 
@@ -102,6 +110,10 @@ class Bench:
         """The running section's report; what is in it is written even if the section does not end."""
         self.report = facts
         return facts
+
+    def only(self, names: list[str]) -> list[str]:
+        """Those of a section's engines that were asked for."""
+        return [name for name in names if not self.chosen or name in self.chosen]
 
     def say(self, *parts: object) -> None:
         print(*parts, flush=True)

@@ -103,6 +103,14 @@ COMMON: tuple[Any, ...] = (
         "json_model_override_args enable_metrics tokenizer_worker_num smg_grpc_mode grpc_mode grpc_port use_ray encoder_only",
     ),
     Attributes(SRT + "configs.model_config:ModelConfig", "is_hybrid_swa sliding_window_size attention_arch"),
+    # tree recurrence (off unless asked for)
+    Override(
+        SRT + "layers.attention.linear.gdn_backend:GDNKernelDispatcher.target_verify",
+        "self A_log dt_bias q k v a b ssm_states cache_indices query_start_loc kwargs",
+    ),
+    Attributes(SRT + "layers.attention.linear.gdn_backend:GDNKernelDispatcher", "tree_verify_kernel"),
+    Attributes(SRT + "layers.attention.linear.gdn_backend:GDNAttnBackend", "kernel_dispatcher forward_metadata"),
+    Call(_SPEC_UTILS + "_verify_commit_step_indices", "batch accept_index accept_lens draft_token_num"),
     # worker
     Attributes(
         _DFLASH_WORKER,

@@ -29,7 +29,7 @@ from sglang.srt.speculative.spec_utils import (
     prepare_mamba_track_for_verify,
 )
 
-from ddtree.sglang import api, hooks, kernels, releases
+from ddtree.sglang import api, hooks, kernels, recurrent, releases
 from ddtree.sglang.buffers import Draft, Round, RoundBuffers
 from ddtree.sglang.choice import adjust_logits, agree_across_ranks, choose, is_plain_greedy
 from ddtree.sglang.commit import CapturedCommit, keep_path, walk
@@ -85,6 +85,7 @@ class DDTreeWorker(DFlashWorkerV2):
             logger.warning("DDTREE: the chain fallback serves dense attention targets only; trees at every batch size.")
         self._rounds = RoundBuffers(self.config.block_size, self.device)
         self._captured_commit: CapturedCommit | None = None
+        self._recurrence: recurrent.TreeRecurrence | None = None
         self._forced = ForcedAcceptance(self.config.block_size, self.device) if SIMULATE_ACC_LEN > 0 else None
         self._eager_mask = torch.zeros((0,), dtype=torch.uint8, device=self.device)
         self._chain_verify = None
@@ -105,6 +106,11 @@ class DDTreeWorker(DFlashWorkerV2):
         if self._graphs_enabled and os.environ.get(EAGER_COMMIT_ENV) != "1":
             self._captured_commit = CapturedCommit(self, self._draft_of_runner, self._forced)
             self.model_runner.capture_tail_hooks.append(self._captured_commit)
+        if self._is_hybrid and not self.config.is_chain and os.environ.get(recurrent.TREE_RECURRENCE_ENV) == "1":
+            key_heads = int(mambaish_config(self.model_runner.model_config).linear_num_key_heads)
+            self._recurrence = recurrent.install(
+                self.model_runner, key_heads // get_tp_group().world_size, self.config.rows, self.config.block_size - 1
+            )
 
     def init_cuda_graphs(self) -> None:
         if self._graphs_enabled:
@@ -124,7 +130,7 @@ class DDTreeWorker(DFlashWorkerV2):
         if self.release.tp_rank(self) == 0:
             logger.info(
                 "DDTREE ready: plugin inferlab-ddtree %s, budget=%d, topk=%d, block_size=%d, verify rows=%d, "
-                "draft graph=%s, verify graph=%s, commit in graph=%s, chain above batch=%s, force_spine=%s, "
+                "draft graph=%s, verify graph=%s, commit in graph=%s, chain above batch=%s, force_spine=%s, %s"
                 "tree build=%.1f us at batch 1%s",
                 _version(),
                 config.budget,
@@ -136,6 +142,7 @@ class DDTreeWorker(DFlashWorkerV2):
                 self._captured_commit is not None,
                 config.max_tree_batch if self._falls_back else None,
                 config.force_spine,
+                "tree recurrence=True, " if self._recurrence is not None else "",
                 build_seconds * 1e6,
                 self.release.note,
             )
@@ -222,6 +229,8 @@ class DDTreeWorker(DFlashWorkerV2):
             else:
                 results = self._accept(batch, draft, logits_output.next_token_logits, grammar_mask)
             if self._need_mamba_verify_commit:
+                if self._recurrence is not None:
+                    self._make_states(batch, draft, results)
                 commit_mamba_states_after_verify(
                     self.target_worker, batch, results.accept_lens, results.accept_index, draft_token_num=draft.rows
                 )
@@ -443,6 +452,19 @@ class DDTreeWorker(DFlashWorkerV2):
             self._forced.draw()
             self._forced.apply(draft, results, batch.seq_lens, None)
         return results
+
+    def _make_states(self, batch: ScheduleBatch, draft: Draft, results: Round) -> None:
+        """Recurrent states that the commit, next, copies: of the last accepted row, and of the one that prefix caching keeps."""
+        from sglang.srt.speculative.spec_utils import _verify_commit_step_indices
+
+        steps = _verify_commit_step_indices(
+            batch=batch,
+            accept_index=results.accept_index,
+            accept_lens=results.accept_lens,
+            draft_token_num=draft.rows,
+        )
+        slots = self.model_runner.attn_backend.linear_attn_backend.forward_metadata.mamba_cache_indices
+        self._recurrence.make(slots, draft.parent, [rows for rows in steps if rows is not None])
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
         if self._metrics is not None:
