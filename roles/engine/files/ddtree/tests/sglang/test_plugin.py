@@ -229,6 +229,70 @@ print("logprob", "return_logprob" in scheduler.validate_dflash_request(request, 
 """
 
 
+BUILD = """
+import sys
+from types import SimpleNamespace
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from ddtree.sglang import releases
+from sglang.srt import runtime_context as context
+from sglang.srt.server_args import prepare_server_args
+args = prepare_server_args(sys.argv[1:])
+if hasattr(args, "resolve_once"):
+    args.resolve_once()
+    context.publish(args, role="scheduler")
+else:
+    context.get_context().set_server_args(args)
+from ddtree.sglang import worker as module
+release = releases.installed()
+
+def widths(server_args):
+    settings = release.speculative(server_args)
+    return settings.speculative_num_draft_tokens, settings.speculative_eagle_topk
+
+# DFLASH's worker without a model: what it finds when it builds each part of the draft side.
+head = SimpleNamespace(defer_verify_gather=True)
+target = SimpleNamespace(model_runner=SimpleNamespace(model_config=release.model_config(args)))
+base = module.DFlashWorkerV2
+known = set(__import__("inspect").signature(base.__init__).parameters)
+
+def build(self, *, server_args, target_worker, gpu_id, nccl_port, ps=None):
+    print("built", *widths(server_args))
+    self.server_args, self._target_worker, self.model_runner = server_args, target_worker, target_worker.model_runner
+    self.device, self.ps = "cpu", ps
+    self.selector, self.lilicorr, self._is_domino, self._target_logits_processor = None, None, False, head
+
+base.__init__ = build
+base.alloc_memory_pool = lambda self, **passed: print("pool", *widths(self.server_args), sorted(passed))
+module.api.refuse_missing = lambda release: print("held against the list", release.version == releases.installed().version)
+passed = {"server_args": args, "target_worker": target, "gpu_id": 0, "nccl_port": 1, "ps": SimpleNamespace(tp_rank=0)}
+made = module.DDTreeWorker(**{name: value for name, value in passed.items() if name in known})
+made.alloc_memory_pool(memory_pool_config=None, req_to_token_pool=None)
+print("target", *widths(args))
+print("config", made.config.rows, made.config.topk, made.config.block_size, made._is_hybrid, made._metrics)
+print("whole logits", head.defer_verify_gather is (release.version == "0.5.17"))
+"""
+
+
+def test_the_worker_builds_its_draft_side_as_a_chain(tmp_path: Path) -> None:
+    line = (
+        "--speculative-algorithm DDTREE --speculative-ddtree-budget 19 --speculative-ddtree-topk 6 --attention-backend triton "
+        "--sampling-backend pytorch --grammar-backend none --skip-tokenizer-init --context-length 2048"
+    )
+    out = run(BUILD, tmp_path, arguments=[*models(tmp_path), *line.split()])
+    assert (
+        out.splitlines()[-7:]
+        == [
+            "held against the list True",
+            "built 8 1",
+            "pool 8 1 ['memory_pool_config', 'req_to_token_pool']",
+            "target 20 6",
+            "config 20 6 8 False None",
+            "whole logits True",
+        ][-7:]
+    )
+
+
 def models(tmp_path: Path) -> list[str]:
     for name, config in (("target", TARGET), ("drafter", DRAFTER)):
         (tmp_path / name).mkdir(exist_ok=True)
