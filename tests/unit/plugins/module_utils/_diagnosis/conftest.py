@@ -33,10 +33,12 @@ def part(cases, turn=0):
 
 
 def pytest_generate_tests(metafunc):
-    """Every test that wants a case runs on each of them."""
-    if "case" in metafunc.fixturenames:
-        cases = load_cases()
-        metafunc.parametrize("case", cases, ids=[case["id"] for case in cases])
+    """A test that wants cases gets them in groups: ansible-test forks for each test, which takes longer than ten cases."""
+    if "cases" in metafunc.fixturenames:
+        groups = {}
+        for case in load_cases():
+            groups.setdefault(case["id"][:2], []).append(case)
+        metafunc.parametrize("cases", groups.values(), ids=groups)
 
 
 @pytest.fixture(scope="session")
