@@ -108,9 +108,9 @@ def test_requests_that_dflash_serves_and_ddtree_does_not() -> None:
 
 def test_settings_of_one_release_are_refused_there() -> None:
     assert MEASURED.excluded == ()
-    refused = {option for present, option, _ in CHECKED.excluded if present(2)}
+    refused = {option for present, option, dummy in CHECKED.excluded if present(2)}
     assert refused == {"attn_dp_size", "attn_cp_size", "enable_watermark", "speculative_use_block_verification"}
-    assert not [option for present, option, _ in CHECKED.excluded if present(None) or present(False)]
+    assert not [option for present, option, dummy in CHECKED.excluded if present(None) or present(False)]
 
 
 def test_heads_beside_a_plain_dflash_drafter_are_refused() -> None:

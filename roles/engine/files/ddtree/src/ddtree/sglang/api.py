@@ -329,7 +329,7 @@ def refuse_missing(release: releases.Release) -> None:
 
 
 def _resolve(path: str) -> tuple[Any, Any, str]:
-    module, _, inner = path.partition(":")
+    module, dummy, inner = path.partition(":")
     target = importlib.import_module(module)
     owner, last = target, inner
     for last in inner.split("."):
