@@ -44,11 +44,12 @@ def against(
     }
 
 
-def hold_gaps(results: dict[str, dict[str, Any]]) -> None:
-    """The bar of a run: no text parts from plain decoding's at a larger gap than the largest that DFLASH shows anywhere in it."""
+def hold_gaps(bench: Bench, results: dict[str, dict[str, Any]]) -> None:
+    """Judge and say the bar of a run: no text parts from plain decoding's at a larger gap than the largest that DFLASH shows anywhere in it."""
     limit = max((entry.get("largest_gap_of_dflash", 0.0) for entry in results.values()), default=0.0)
     for entry in results.values():
         entry["holds"] = entry["holds"] and entry.get("largest_gap", 0.0) <= limit + 1e-6
+    bench.say("missed:", [label for label, entry in results.items() if not entry["holds"]])
 
 
 def texts(engines: dict[str, Engine], prompts: list[list[int]], **sampling: Any) -> dict[str, Any]:
@@ -288,8 +289,7 @@ def features(bench: Bench) -> dict[str, Any]:
             if isinstance(error, EngineError) and any(e.process.poll() is not None for e in engines.values()):
                 bench.close()
                 engines.update(bench.engines(wanted))
-    hold_gaps(report["results"])
-    bench.say("missed:", [label for label, entry in report["results"].items() if not entry["holds"]])
+    hold_gaps(bench, report["results"])
     bench.close()
     return report
 
@@ -314,7 +314,7 @@ def tensor_parallel(bench: Bench) -> dict[str, Any]:
             entry["seconds"] = outputs[name]["seconds"]
             report["results"][name] = entry
             bench.say(name, entry)
-    hold_gaps(report["results"])
+    hold_gaps(bench, report["results"])
     if {"dflash", "chain"} <= set(outputs):
         same = [a == b for a, b in zip(outputs["dflash"]["outputs"], outputs["chain"]["outputs"])]
         report["results"]["width 1 equals DFLASH"] = {"equal": sum(same), "of": len(same), "holds": all(same)}

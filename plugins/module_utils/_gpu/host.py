@@ -47,7 +47,7 @@ class Running:
         except OSError as error:
             self.failure = f"{self.argv[0]}: {error.strerror}"
 
-    def finish(self, timeout: float) -> Result:
+    def finish(self, timeout: float | None = None) -> Result:
         if self.process is None:
             return Result(None, "", "", self.failure)
         try:

@@ -26,7 +26,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 def run(argv: list[str]) -> tuple[int, str]:
     """Status and output of a command; a name that is not installed is a normal answer here."""
-    done = Running(argv, {"LC_ALL": "C.UTF-8"}).finish(60)
+    done = Running(argv, {"LC_ALL": "C.UTF-8"}).finish()
     return 127 if done.rc is None else done.rc, done.out
 
 

@@ -20,7 +20,7 @@ MODULE = {"changed": False, "survey": "the module's"}
 BARE = {"changed": False, "survey": "the program's"}
 
 
-def run_program(given: dict, *words: str) -> subprocess.CompletedProcess:
+def run_program(given: dict) -> subprocess.CompletedProcess:
     """The program on a Python that has nothing beside its standard library."""
     argv = [sys.executable, "-I", "-S", "-B", "-"]
     return subprocess.run(argv, input=program.program(given), capture_output=True, check=False)

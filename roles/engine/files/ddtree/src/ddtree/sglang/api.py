@@ -337,30 +337,28 @@ def _resolve(path: str) -> tuple[Any, Any, str]:
     return target, owner, last
 
 
-def _parameters(target: Any) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(target).parameters)
+def _parameters(target: Any) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Parameters by name, without ``*args`` and ``**kwargs``, and whether it takes any other keyword."""
+    every = inspect.signature(target).parameters.items()
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    named = {name: parameter for name, parameter in every if parameter.kind not in variable}
+    return named, any(parameter.kind == inspect.Parameter.VAR_KEYWORD for dummy, parameter in every)
 
 
 def _check_call(entry: Call, target: Any, *_: Any) -> list[str]:
-    parameters, passed = _parameters(target), set(entry.parameters.split())
-    variable = inspect.Parameter.VAR_KEYWORD in {p.kind for p in parameters.values()}
-    texts = [f"takes no parameter {name}" for name in sorted(passed - set(parameters)) if not variable]
-    for name, parameter in parameters.items():
-        plain = parameter.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        if plain and parameter.default is inspect.Parameter.empty and name not in passed:
-            texts.append(f"also needs parameter {name}")
-    return texts
+    (parameters, takes_any), passed = _parameters(target), set(entry.parameters.split())
+    texts = [f"takes no parameter {name}" for name in sorted(passed - set(parameters)) if not takes_any]
+    return texts + [
+        f"also needs parameter {name}"
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and name not in passed
+    ]
 
 
 def _check_override(entry: Override, target: Any, *_: Any) -> list[str]:
-    theirs = [
-        name
-        for name, parameter in _parameters(target).items()
-        if parameter.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    ]
     return [
         f"may be called with {name}, which the plugin does not take"
-        for name in theirs
+        for name in _parameters(target)[0]
         if name not in entry.accepted.split()
     ]
 
