@@ -31,6 +31,10 @@ from typing import Any
 import yaml
 
 REPO = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / "tests/gpu"))
+
+import distribution  # noqa: E402
+
 PACKAGE = REPO / "roles/engine/files/ddtree"
 BUILD = REPO / ".build/sglang"
 TORCH = REPO / ".venv-torch"
@@ -157,11 +161,9 @@ def environment(version: str) -> Path:
 
 def variables(version: str) -> dict[str, str]:
     """Environment of a process that imports SGLang, with the plugin as an installed distribution."""
-    info = BUILD / version / "plugin/inferlab_ddtree-1.0.0.dist-info"
-    info.mkdir(parents=True, exist_ok=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inferlab-ddtree\nVersion: 1.0.0\n")
-    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nddtree = ddtree.sglang.plugin:register\n")
-    path = [Path(__file__).parent / "sglang_stubs", info.parent, PACKAGE / "src", PACKAGE / "tests/sglang"]
+    metadata = BUILD / version / "plugin"
+    distribution.write_metadata(metadata)
+    path = [Path(__file__).parent / "sglang_stubs", metadata, distribution.SOURCE, PACKAGE / "tests/sglang"]
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("SGLANG_", "PYTHON"))}
     return {**keep, "PYTHONPATH": os.pathsep.join(map(str, path)), "SGLANG_IS_FLASHINFER_AVAILABLE": "false"}
 
