@@ -248,17 +248,20 @@ def verify(
     gates: torch.Tensor,
     max_depth: int,
     precision: str = "tf32x3",
+    columns: int = 32,
+    warps: int = 4,
 ) -> torch.Tensor:
     """Outputs [b * N, HV, V] of one layer's rows, in ``v``'s dtype; fills ``keys``, ``updates`` and ``gates`` (float32).
 
     ``q`` and ``k`` [1, b * N, H, K], ``v`` [1, b * N, HV, V], ``a`` and ``b`` [b * N, HV]: as the layer makes them, before normalisation and
     gates. ``states`` [slots, HV, V, K] is only read; ``slots`` [b] names each request's, -1 none. ``mask`` is :func:`ancestors`'.
     ``keys`` [b, N, H, K], ``updates`` [b, N, HV, V], ``gates`` [b, N, HV], contiguous.
+    ``columns`` of V a program, ``warps`` and ``precision`` (Triton's input_precision) trade speed: tests/gpu/recurrence_bench.py.
     """
     bs, rows = mask.shape[0], mask.shape[1]
     heads, key_dim, value_heads, value_dim = q.shape[-2], q.shape[-1], v.shape[-2], v.shape[-1]
     out = torch.empty((bs * rows, value_heads, value_dim), dtype=v.dtype, device=v.device)
-    columns = min(32, value_dim)
+    columns = min(columns, value_dim)
     _verify_kernel[(value_dim // columns, bs * value_heads)](
         q,
         k,
@@ -292,7 +295,7 @@ def verify(
         # A path has at most max_depth + 1 rows, so A to that power is zero.
         SQUARINGS=max(0, max_depth.bit_length() - 1),
         PRECISION=precision,
-        num_warps=4,
+        num_warps=warps,
         num_stages=1,
     )
     return out
