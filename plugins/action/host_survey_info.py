@@ -13,6 +13,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.inferlab.dflash.plugins.module_utils._survey.answer import ARGUMENTS
 from ansible_collections.inferlab.dflash.plugins.plugin_utils._survey import program
 
+# Ansible loads this file before it forks for each host: what all hosts are sent is made once.
+MODULES = program.packed()
+
 
 class ActionModule(ActionBase):
     """Sends the survey to a host's Python as a bare program where that is sure to be the same, else runs the module."""
@@ -31,8 +34,9 @@ class ActionModule(ActionBase):
         if not python or elsewhere or not self._is_pipelining_enabled("new", False):
             return None
         _result, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        command = f"{self._compute_environment_string()} {python} -B -".strip()
-        done = self._low_level_execute_command(command, in_data=program.program(given))
+        text, sent = program.program(given, MODULES)
+        command = f"{self._compute_environment_string()} {python} -B -c {shlex.quote(text)}".strip()
+        done = self._low_level_execute_command(command, in_data=sent)
         return program.answer(done["stdout"]) if done["rc"] == 0 else None
 
     def _python(self, task_vars: dict[str, Any]) -> str | None:

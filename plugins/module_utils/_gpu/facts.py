@@ -5,19 +5,19 @@
 from __future__ import annotations
 
 import re
+import sys
 import typing as t
+from importlib.machinery import PathFinder
 
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import (
     container,
     identity,
     kernel,
     libraries,
-    nvml,
     packages,
     parse,
     pci,
     processes,
-    smi,
     state,
 )
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
@@ -154,16 +154,23 @@ def _native(host: Host, facts: _Facts, wanted: set[str]) -> dict[str, t.Any]:
     if not host.live:
         return {**nothing, "error": f"root is {host.root}: NVML is not asked"}
     devices, topology = "devices" in wanted, "topology" in wanted
-    answer = nvml.collect(topology, host.timeout)
-    if answer["importable"]:
-        answer = {**nothing, **answer, "source": "nvml"}
-        if not devices:
-            answer.update(devices=None, p2p=None)
-        return answer
-    told = smi.collect(host, devices, topology)
-    if told is None:
-        return {**nothing, "error": "neither nvidia-ml-py nor nvidia-smi is on this host"}
-    return {**nothing, **told, "source": "nvidia-smi"}
+    # Each way is imported where its tool is there: a host without it would compile the code for nothing.
+    if "pynvml" in sys.modules or PathFinder.find_spec("pynvml"):
+        from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import nvml
+
+        answer = nvml.collect(topology, host.timeout)
+        if answer["importable"]:
+            answer = {**nothing, **answer, "source": "nvml"}
+            if not devices:
+                answer.update(devices=None, p2p=None)
+            return answer
+    if host.has_program("nvidia-smi"):
+        from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import smi
+
+        told = smi.collect(host, devices, topology)
+        if told is not None:
+            return {**nothing, **told, "source": "nvidia-smi"}
+    return {**nothing, "error": "neither nvidia-ml-py nor nvidia-smi is on this host"}
 
 
 def _program_version(
@@ -173,9 +180,9 @@ def _program_version(
     if not host.exists(path):
         return None, None, f"{path} is not installed"
     owner = database.owner(host.realpath(path)) if database else None
-    if owner:
+    if database and owner:
         version = owner["driver_version"] or parse.upstream_version(owner["version"])
-        return version, t.cast(t.Any, database).name, None
+        return version, database.name, None
     told = host.run([path, "--version"], timeout=3)
     match = re.search(pattern, told.out + told.err)
     return (match.group(1), path, None) if match else (None, None, told.reason or f"{path} --version tells no version")

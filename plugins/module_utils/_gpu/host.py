@@ -17,13 +17,14 @@ def search_path() -> str:
     return f"{_SYSTEM}:{os.environ.get('PATH', '')}:/usr/lib/wsl/lib"
 
 
-class Result(t.NamedTuple):
+class Result:
     """What a program gave. rc is None when it could not be started or did not end in time; reason says which."""
 
-    rc: int | None
-    out: str
-    err: str
-    reason: str | None = None
+    def __init__(self, rc: int | None, out: str, err: str, reason: str | None = None) -> None:
+        self.rc = rc
+        self.out = out
+        self.err = err
+        self.reason = reason
 
 
 class Running:
@@ -120,6 +121,10 @@ class Host:
                 done = []
             pending = [step for step in target.split("/") if step] + pending
         return "/" + "/".join(done)
+
+    def has_program(self, name: str) -> bool:
+        """Whether a program of this name could be started; without asking, each try costs a process."""
+        return self.live and any(os.access(f"{folder}/{name}", os.X_OK) for folder in search_path().split(":"))
 
     def start(self, argv: t.Sequence[str], env: t.Mapping[str, str] | None = None) -> Running | None:
         """Start a program of this machine; None below a foreign root."""

@@ -52,7 +52,8 @@ def directories(host: Host) -> list[str]:
 
 def find(host: Host, soname: str, places: t.Iterable[str]) -> str | None:
     """The real path behind a soname: what the loader's cache names, else the first of the directories that has it."""
-    if host.live:
+    # The cache holds every name as it is; where it cannot be read, its own reader may know better.
+    if host.live and soname in (host.read("/etc/ld.so.cache") or soname):
         cache = host.run(["ldconfig", "-p"]).out
         for path in re.findall(rf"^\s*{re.escape(soname)} \(.*\) => (\S+)$", cache, re.MULTILINE):
             if "/compat" not in path and host.exists(path):

@@ -18,7 +18,8 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import H
 _WORKING = ("installed", "triggers-pending", "triggers-awaited")
 _GONE = ("not-installed", "config-files")
 
-Package = dict[str, t.Any]
+#: name, architecture, version, driver_version, state, held.
+Package = dict
 
 
 def manager(host: Host) -> str | None:
@@ -41,6 +42,13 @@ def _package(name: str, architecture: str, version: str, state: str, held: bool)
     }
 
 
+def _field(stanza: str, name: str) -> str:
+    """A field of one line, empty where there is none. No regular expression: a server has two megabytes of stanzas."""
+    mark = f"\n{name}: "
+    start = stanza.find(mark) + len(mark)
+    return stanza[start : stanza.find("\n", start)] if start >= len(mark) else ""
+
+
 class Dpkg:
     """The data base of dpkg, read from /var/lib/dpkg without running dpkg."""
 
@@ -49,14 +57,13 @@ class Dpkg:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.by_id: dict[str, Package] = {}
-        for stanza in re.split(r"\n\n+", host.read("/var/lib/dpkg/status") or ""):
-            fields = dict(re.findall(r"^(Package|Status|Architecture|Version): (.*)$", stanza, re.MULTILINE))
-            words = fields.get("Status", "").split()
-            if len(words) != 3 or words[2] in _GONE or "Version" not in fields:
+        for text in (host.read("/var/lib/dpkg/status") or "").split("\n\n"):
+            stanza = f"\n{text}\n"
+            words = _field(stanza, "Status").split()
+            name, version = _field(stanza, "Package"), _field(stanza, "Version")
+            if len(words) != 3 or words[2] in _GONE or not name or not version:
                 continue
-            package = _package(
-                fields["Package"], fields.get("Architecture", ""), fields["Version"], words[2], words[0] == "hold"
-            )
+            package = _package(name, _field(stanza, "Architecture"), version, words[2], words[0] == "hold")
             self.by_id[f"{package['name']}:{package['architecture']}"] = package
 
     def packages(self) -> list[Package]:

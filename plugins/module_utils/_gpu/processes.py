@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
 
-_INTERPRETERS = re.compile(r"^(python[\d.]*|perl|ruby|node|bash|sh|java)$")
+_INTERPRETERS = r"^(python[\d.]*|perl|ruby|node|bash|sh|java)$"
 
 
 def command(arguments: t.Sequence[str]) -> str | None:
@@ -19,7 +19,7 @@ def command(arguments: t.Sequence[str]) -> str | None:
     if not arguments or not arguments[0]:
         return None
     program = arguments[0].split()[0]
-    if not _INTERPRETERS.match(os.path.basename(program)):
+    if not re.match(_INTERPRETERS, os.path.basename(program)):
         return program
     for index, word in enumerate(arguments[1:], start=1):
         if word == "-m" and index + 1 < len(arguments):

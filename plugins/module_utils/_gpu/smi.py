@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import parse
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import smi_text
 from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
 
 # Codes of NVML by the sentence that nvidia-smi prints for them.
@@ -49,7 +49,7 @@ def collect(host: Host, devices: bool, topology: bool) -> dict[str, t.Any] | Non
     states = host.start(["nvidia-smi", "topo", "-p2p", "r"]) if devices and topology else None
 
     told = version.finish(host.timeout)
-    banner = parse.smi_banner(told.out + told.err)
+    banner = smi_text.smi_banner(told.out + told.err)
     answer: dict[str, t.Any] = {
         "nvidia_smi_version": banner["nvidia_smi_version"],
         "nvml_version": banner["nvml_version"],
@@ -64,9 +64,9 @@ def collect(host: Host, devices: bool, topology: bool) -> dict[str, t.Any] | Non
     if log is None:
         return answer
     result = log.finish(host.timeout)
-    document = parse.smi_xml(result.out)
+    document = smi_text.smi_xml(result.out)
     if document is None:
-        failed = parse.smi_banner(result.out + result.err)
+        failed = smi_text.smi_banner(result.out + result.err)
         if failed["error"] == "No devices were found":
             answer["devices"] = []
         else:
@@ -80,7 +80,7 @@ def collect(host: Host, devices: bool, topology: bool) -> dict[str, t.Any] | Non
     answer["cuda_version"] = answer["cuda_version"] or document["cuda_version"]
     capabilities = {}
     if capability is not None:
-        rows = parse.query_csv(capability.finish(host.timeout).out)
+        rows = smi_text.query_csv(capability.finish(host.timeout).out)
         capabilities = {row.get("uuid"): row.get("compute_cap") for row in rows}
     for device in found:
         device["compute_capability"] = capabilities.get(device["uuid"])
@@ -88,6 +88,6 @@ def collect(host: Host, devices: bool, topology: bool) -> dict[str, t.Any] | Non
         for process in device["processes"] or ():
             process["type"] = process["type"] or None
     if links is not None and states is not None:
-        words = parse.matrix(links.finish(host.timeout).out)
-        answer["p2p"] = _pairs(found, words, parse.matrix(states.finish(host.timeout).out))
+        words = smi_text.matrix(links.finish(host.timeout).out)
+        answer["p2p"] = _pairs(found, words, smi_text.matrix(states.finish(host.timeout).out))
     return answer

@@ -14,23 +14,33 @@ from .source import Source
 SCHEMA = 1
 
 
-class Options(t.NamedTuple):
+class Options:
     """What to look for, and how far."""
 
-    patterns: t.Mapping[str, t.Sequence[str]] = PATTERNS
-    paths: t.Sequence[str] = trees.PATHS
-    depth: int = 4
-    entries: int = 30000
-    control_time: float | None = None
-    import_test: bool = False
+    def __init__(
+        self,
+        patterns: t.Mapping[str, t.Sequence[str]] = PATTERNS,
+        paths: t.Sequence[str] = trees.PATHS,
+        depth: int = 4,
+        entries: int = 30000,
+        control_time: float | None = None,
+        import_test: bool = False,
+    ) -> None:
+        self.patterns = patterns
+        self.paths = paths
+        self.depth = depth
+        self.entries = entries
+        self.control_time = control_time
+        self.import_test = import_test
 
 
-def collect(source: Source, options: Options = Options()) -> dict[str, t.Any]:  # noqa: B008 - immutable
+def collect(source: Source, options: Options | None = None) -> dict[str, t.Any]:
     """Return what the host has; parts that could not be read are empty or None and named in `warnings`.
 
     Raises:
         ValueError: a pattern is no regular expression.
     """
+    options = options or Options()
     compiled = compile_patterns(options.patterns)
 
     def part(name: str, empty: t.Any, function: t.Callable[..., t.Any], *arguments: t.Any) -> t.Any:
@@ -46,7 +56,7 @@ def collect(source: Source, options: Options = Options()) -> dict[str, t.Any]:  
     upgrades = part("upgrades", {}, system.collect_upgrades)
     if upgrades and timers:
         upgrades["timers"] = sorted(timers)
-    found = part("trees", trees.Found([], [], []), trees.walk, options.paths, options.depth, options.entries)
+    found = part("trees", trees.Found(), trees.walk, options.paths, options.depth, options.entries)
     # A release is reached through a link: it is one environment, under its real path.
     used = {
         source.inner(os.path.realpath(source.path(process["environment"])))

@@ -31,21 +31,47 @@ PATTERNS: dict[str, list[str]] = {
 }
 
 #: Options whose value says what a server is, and can hold no secret.
-_TOLD = re.compile(
-    r"model|model-path|model-name|served-model-name|drafter|draft-model|speculative-draft-model-path|algorithm|"
-    r"speculative-algorithm|budget|speculative-ddtree-budget|host|port|tp|tp-size|tensor-parallel-size|dp|dp-size|"
-    r"pipeline-parallel-size|mem-fraction-static|gpu-memory-utilization|context-length|max-model-len|quantization|"
-    r"dtype|device|nproc[-_]per[-_]node|config"
+_TOLD = frozenset(
+    [
+        "model",
+        "model-path",
+        "model-name",
+        "served-model-name",
+        "drafter",
+        "draft-model",
+        "speculative-draft-model-path",
+        "algorithm",
+        "speculative-algorithm",
+        "budget",
+        "speculative-ddtree-budget",
+        "host",
+        "port",
+        "tp",
+        "tp-size",
+        "tensor-parallel-size",
+        "dp",
+        "dp-size",
+        "pipeline-parallel-size",
+        "mem-fraction-static",
+        "gpu-memory-utilization",
+        "context-length",
+        "max-model-len",
+        "quantization",
+        "dtype",
+        "device",
+        "nproc-per-node",
+        "nproc_per_node",
+        "config",
+    ]
 )
-_PYTHON = re.compile(r"^(?:python[\d.]*|pypy[\d.]*)$")
-
-
+# Not compiled here: a host pays for each expression, and many hosts have nothing to use it on.
+_PYTHON = r"^(?:python[\d.]*|pypy[\d.]*)$"
 _SECRET_NAME = r"[\w-]*(?:key|token|secret|passw(?:or)?d|passphrase)"
 _SECRETS = (
-    (re.compile(r"(://)[^/\s@]+@"), r"\1"),
-    (re.compile(rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)[^\s'\",;]+"), r"\1********"),
-    (re.compile(rf"(?i)(--{_SECRET_NAME}\s+)[^\s'\",;]+"), r"\1********"),
-    (re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_)[A-Za-z0-9_-]{16,}"), "********"),
+    (r"(://)[^/\s@]+@", r"\1"),
+    (rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)[^\s'\",;]+", r"\1********"),
+    (rf"(?i)(--{_SECRET_NAME}\s+)[^\s'\",;]+", r"\1********"),
+    (r"\b(?:hf_|sk-|ghp_|github_pat_)[A-Za-z0-9_-]{16,}", "********"),
 )
 
 
@@ -56,7 +82,7 @@ def masked(text: str) -> str:
     not used here, because its package costs more to import than all the rest of a survey.
     """
     for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
+        text = re.sub(pattern, replacement, text)
     return text
 
 
@@ -103,7 +129,7 @@ def describe(argv: t.Sequence[str]) -> tuple[str, dict[str, str]]:
     words = list(argv)
     program = words.pop(0).rsplit("/", 1)[-1]
     said = [program]
-    while words and words[0].startswith("-") and _PYTHON.match(program):
+    while words and words[0].startswith("-") and re.match(_PYTHON, program):
         option = words.pop(0)
         if option == "-m" and words:
             said += ["-m", words.pop(0)]
@@ -132,7 +158,7 @@ def told_options(words: t.Sequence[str]) -> dict[str, str]:
         if not word.startswith("--"):
             continue
         name, given, value = word[2:].partition("=")
-        if _TOLD.fullmatch(name):
+        if name in _TOLD:
             following = words[index + 1] if not given and index + 1 < len(words) else value
             if following and not following.startswith("--"):
                 options[name.replace("_", "-")] = masked(following)[:200]

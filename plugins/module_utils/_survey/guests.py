@@ -9,7 +9,7 @@ import typing as t
 
 from .source import Source
 
-_GPU_DEVICE = re.compile(r"/dev/(nvidia\d+)\b")
+_GPU_DEVICE = r"/dev/(nvidia\d+)\b"
 
 
 def collect_guests(source: Source) -> list[dict[str, t.Any]]:
@@ -29,7 +29,7 @@ def describe_guest(source: Source, kind: str, number: str, text: str) -> dict[st
     current = text.split("\n[", 1)[0]
     fields = dict(re.findall(r"(?m)^(\w[\w.]*):\s*(.*?)\s*$", current))
     if kind == "lxc":
-        given = sorted(set(_GPU_DEVICE.findall(current)))
+        given = sorted(set(re.findall(_GPU_DEVICE, current)))
         running = source.exists(f"/sys/fs/cgroup/lxc/{number}") or source.exists(f"/sys/fs/cgroup/systemd/lxc/{number}")
     else:
         given = sorted(value.split(",")[0] for key, value in fields.items() if re.fullmatch(r"hostpci\d+", key))

@@ -128,11 +128,16 @@ def listeners(text: str | None) -> list[tuple[str, int, str]]:
 
 def plain_address(hexadecimal: str) -> str:
     """Return an address of /proc/net/tcp for reading: any, loopback, or dotted and IPv6 notation."""
-    import socket
-
     words = [bytes.fromhex(hexadecimal[at : at + 8])[::-1] for at in range(0, len(hexadecimal), 8)]
     raw = b"".join(words)
-    return socket.inet_ntop(socket.AF_INET6 if len(raw) == 16 else socket.AF_INET, raw)
+    if len(raw) == 4:
+        return ".".join(map(str, raw))
+    if raw[:15] == bytes(15) and raw[15] < 2:
+        return "::1" if raw[15] else "::"
+    # Only hosts that listen on another IPv6 address pay for this import.
+    import socket
+
+    return socket.inet_ntop(socket.AF_INET6, raw)
 
 
 def collect_ports(source: Source, processes: t.Sequence[t.MutableMapping[str, t.Any]]) -> list[dict[str, t.Any]]:

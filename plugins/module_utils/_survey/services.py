@@ -81,12 +81,14 @@ def collect_services(
         unit = process.get("unit")
         if unit and unit.endswith(".service") and not process.get("guest"):
             kinds.setdefault(unit, process["kind"])
-    rows = listed_units(
-        source.run(
-            "systemctl", "list-units", "--all", "--type=service", "--plain", "--no-legend", "--full", "--no-pager"
-        )
+    told = source.run(
+        "systemctl", "list-units", "--all", "--type=service,timer", "--plain", "--no-legend", "--full", "--no-pager"
     )
+    rows = listed_units(told)
+    timers = {row["unit"] for row in rows if row["unit"] in TIMERS and row["active"] == "active"}
     for row in rows:
+        if row["unit"].endswith(".timer"):
+            continue
         kind = kind_of(f"{row['unit']} {row['description']}", compiled)
         if kind:
             kinds.setdefault(row["unit"], kind)
@@ -96,13 +98,10 @@ def collect_services(
     if len(names) > _MOST:
         source.warn("services", f"more than {_MOST} services match; the others are left out")
         names = names[:_MOST]
-    shown = shown_units(
-        source.run("systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", "--", *names, *TIMERS)
-    )
-    states = {fields["Id"]: fields for fields in shown}
-    if source.live and not states:
+    answer = source.run("systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", "--", *names) if names else None
+    states = {fields["Id"]: fields for fields in shown_units(answer)}
+    if source.live and (not rows or (names and not states)):
         source.warn("services", "systemctl gave no answer; states are not known")
-    timers = {name for name in TIMERS if states.get(name, {}).get("ActiveState") == "active"}
     return [describe_service(name, kinds[name], files.get(name, {}), states.get(name, {})) for name in names], timers
 
 

@@ -11,7 +11,7 @@ import typing as t
 from .source import Source
 
 #: Distributions whose versions decide whether an engine can run; names normalised as in PEP 503.
-DISTRIBUTIONS = re.compile(
+DISTRIBUTIONS = (
     r"torch|triton|sglang|sglang-kernel|sgl-kernel|sglang-router|flash-attn(?:-[34])?|flashinfer-(?:python|cubin|jit-cache)|"
     r"vllm|transformers|xformers|accelerate|deepspeed|inferlab-ddtree|nvidia-(?:nccl|cudnn)(?:-cu\d+)?|"
     r"nvidia-cuda-runtime(?:-cu\d+)?|nvidia-ml-py|safetensors"
@@ -33,7 +33,7 @@ def describe_environment(source: Source, path: str) -> dict[str, t.Any]:
             if not match:
                 continue
             distribution = re.sub(r"[-_.]+", "-", match.group(1)).lower()
-            if not DISTRIBUTIONS.fullmatch(distribution):
+            if not re.fullmatch(DISTRIBUTIONS, distribution):
                 continue
             packages[distribution] = match.group(2)
             origin = editable_origin(source.read(f"{folder}/{name}/direct_url.json"))

@@ -5,15 +5,32 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import typing as t
 
-Run = t.Callable[[list[str]], tuple[int, str]]
-
 #: File systems on which a plain stat can hang for ever when their server is gone.
-REMOTE = re.compile(
-    r"nfs4?|cifs|smb3|smbfs|ceph|glusterfs|lustre|9p|afs|beegfs|gpfs|autofs|fuse\.(?:sshfs|s3fs|rclone|juicefs|ceph|glusterfs)"
+REMOTE = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "9p",
+        "afs",
+        "beegfs",
+        "gpfs",
+        "autofs",
+        "fuse.sshfs",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "fuse.juicefs",
+        "fuse.ceph",
+        "fuse.glusterfs",
+    ]
 )
 
 
@@ -26,7 +43,9 @@ class Source:
         seconds: time after which `late()` is true and collectors stop early.
     """
 
-    def __init__(self, root: str = "/", run: Run | None = None, seconds: float = 10.0) -> None:
+    def __init__(
+        self, root: str = "/", run: t.Callable[[list[str]], tuple[int, str]] | None = None, seconds: float = 10.0
+    ) -> None:
         self.root = os.path.abspath(root)
         self.live = self.root == "/"
         self.warnings: list[dict[str, str]] = []

@@ -16,9 +16,38 @@ from .source import REMOTE, Source, number
 MIB = 1024 * 1024
 
 #: File systems that hold no data of their own.
-_PSEUDO = re.compile(
-    r"proc|sysfs|devpts|devtmpfs|cgroup2?|mqueue|debugfs|tracefs|securityfs|pstore|bpf|configfs|fusectl|hugetlbfs|"
-    r"binfmt_misc|autofs|rpc_pipefs|nsfs|efivarfs|squashfs|ramfs|selinuxfs|fuse\.lxcfs|fuse\.gvfsd-fuse"
+_PSEUDO = frozenset(
+    [
+        "proc",
+        "sysfs",
+        "devpts",
+        "devtmpfs",
+        "cgroup",
+        "cgroup2",
+        "mqueue",
+        "debugfs",
+        "tracefs",
+        "securityfs",
+        "pstore",
+        "bpf",
+        "configfs",
+        "fusectl",
+        "hugetlbfs",
+        "binfmt_misc",
+        "autofs",
+        "rpc_pipefs",
+        "nsfs",
+        "efivarfs",
+        "squashfs",
+        "ramfs",
+        "selinuxfs",
+        "fuse.lxcfs",
+        "fuse.gvfsd-fuse",
+    ]
+)
+#: Containers as systemd names them, which is what it was told by their manager and keeps in a file.
+_CONTAINERS = frozenset(
+    ["docker", "lxc", "lxc-libvirt", "openvz", "podman", "pouch", "proot", "rkt", "systemd-nspawn", "wsl"]
 )
 
 
@@ -68,6 +97,10 @@ def cpu(text: str) -> dict[str, t.Any]:
 
 def virtualization(source: Source) -> str | None:
     """Return what the system runs in (lxc, podman, docker, kvm, ...), none on bare metal, None when unknown."""
+    told = _line(source, "/run/systemd/container")
+    if source.live and told in _CONTAINERS:
+        # What systemd-detect-virt would say, without a process.
+        return told
     said = source.run("systemd-detect-virt")
     # It exits with 1 to say "none", which the runner reports as no output.
     if said:
@@ -142,11 +175,11 @@ def collect_disks(source: Source) -> list[dict[str, t.Any]]:
     seen: set[str] = set()
     for entry in mounts(source.read("/proc/mounts", 4 * MIB) or ""):
         kind, mount, device = entry["type"], entry["mount"], entry["device"]
-        if _PSEUDO.fullmatch(kind) or (kind == "tmpfs" and mount != "/dev/shm") or len(disks) >= 64:
+        if kind in _PSEUDO or (kind == "tmpfs" and mount != "/dev/shm") or len(disks) >= 64:
             continue
         if kind == "overlay" and mount != "/":
             continue
-        remote = REMOTE.fullmatch(kind) is not None
+        remote = kind in REMOTE
         # Containers get single files bound over /etc: those are no place to put anything.
         if (
             mount in seen

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import re
 import typing as t
 
 from .source import REMOTE, Source
@@ -28,21 +27,40 @@ PATHS = (
     "/home/*/.cache/huggingface/hub",
     "/dev/shm",
 )
-_NEVER = re.compile(
-    r"node_modules|__pycache__|site-packages|dist-packages|lost\+found|proc|sys|blobs|refs|\.locks|share|include|man|"
-    r"locale|docs?|tests?"
+_NEVER = frozenset(
+    [
+        "node_modules",
+        "__pycache__",
+        "site-packages",
+        "dist-packages",
+        "lost+found",
+        "proc",
+        "sys",
+        "blobs",
+        "refs",
+        ".locks",
+        "share",
+        "include",
+        "man",
+        "locale",
+        "doc",
+        "docs",
+        "test",
+        "tests",
+    ]
 )
 #: Hidden directories that are worth entering.
 _HIDDEN = frozenset((".venv", ".virtualenvs", ".local"))
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
-class Found(t.NamedTuple):
+class Found:
     """Paths of the surveyed system."""
 
-    environments: list[str]
-    checkouts: list[str]
-    models: list[str]
+    def __init__(self) -> None:
+        self.environments: list[str] = []
+        self.checkouts: list[str] = []
+        self.models: list[str] = []
 
 
 def expand(source: Source, paths: t.Iterable[str]) -> list[str]:
@@ -58,7 +76,7 @@ def expand(source: Source, paths: t.Iterable[str]) -> list[str]:
 def remote_mounts(source: Source) -> list[str]:
     """Return the mount points that must not be entered, because their server may be gone."""
     table = mounts(source.read("/proc/mounts", 4 << 20) or "")
-    return [entry["mount"] for entry in table if REMOTE.fullmatch(entry["type"])]
+    return [entry["mount"] for entry in table if entry["type"] in REMOTE]
 
 
 def walk(source: Source, paths: t.Iterable[str], depth: int = 4, entries: int = 30000) -> Found:
@@ -68,7 +86,7 @@ def walk(source: Source, paths: t.Iterable[str], depth: int = 4, entries: int = 
         depth: levels below each path.
         entries: directory entries to look at in all.
     """
-    found = Found([], [], [])
+    found = Found()
     remote = remote_mounts(source)
     roots = [path for path in expand(source, paths) if not any(is_below(path, mount) for mount in remote)]
     queue = [(path, 0) for path in roots]
@@ -97,11 +115,7 @@ def walk(source: Source, paths: t.Iterable[str], depth: int = 4, entries: int = 
             continue
         for entry in listing:
             child = f"{path.rstrip('/')}/{entry.name}"
-            if (
-                _NEVER.fullmatch(entry.name)
-                or (entry.name.startswith(".") and entry.name not in _HIDDEN)
-                or child in seen
-            ):
+            if entry.name in _NEVER or (entry.name.startswith(".") and entry.name not in _HIDDEN) or child in seen:
                 continue
             try:
                 directory = entry.is_dir(follow_symlinks=False)

@@ -15,10 +15,11 @@ from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import (
     identity,
     isolated,
     kernel,
+    libraries,
     processes,
     state,
 )
-from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu.host import Host, Result
 
 
 @pytest.mark.parametrize(
@@ -233,11 +234,26 @@ def test_a_native_call_that_hangs_dies_or_raises_harms_nobody():
     assert isolated.call(lambda: "x" * 300000, 5)[0] == "x" * 300000
 
 
+@pytest.mark.parametrize(
+    ("cache", "asked"),
+    [("libc.so.6\0/lib/libc.so.6\0", 0), ("libnvidia-ml.so.1\0/opt/x/libnvidia-ml.so.1\0", 1), (None, 1)],
+    ids=["without it", "with it", "unreadable"],
+)
+def test_ldconfig_is_asked_where_its_cache_may_know_the_library(monkeypatch, cache, asked):
+    live, calls = Host("/"), []
+    monkeypatch.setattr(live, "read", lambda path: cache if path == "/etc/ld.so.cache" else None)
+    monkeypatch.setattr(live, "run", lambda argv: (calls.append(argv), Result(0, "", ""))[1])
+    assert libraries.find(live, libraries.NVML, []) is None
+    assert calls == [["ldconfig", "-p"]] * asked
+
+
 def test_programs_have_a_time_limit_and_a_missing_one_is_no_error():
     live = Host("/", timeout=0.2)
     assert live.run(["sleep", "60"]).reason == "sleep: no answer within 0.2 s"
     assert live.run(["no-such-program"]).rc is None
-    assert Host("/", timeout=20).run(["sh", "-c", "echo out; echo err >&2; exit 3"])[:3] == (3, "out\n", "err\n")
+    told = Host("/", timeout=20).run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (told.rc, told.out, told.err, told.reason) == (3, "out\n", "err\n", None)
+    assert (live.has_program("sh"), live.has_program("no-such-program")) == (True, False)
 
 
 def test_no_program_runs_below_another_root(tmp_path):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import parse
+from ansible_collections.inferlab.dflash.plugins.module_utils._gpu import parse, smi_text
 
 PROPRIETARY = """\
 NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
@@ -100,17 +100,17 @@ def test_library_version(path, version):
 
 
 def test_banner_of_r610_and_before():
-    old = parse.smi_banner(
+    old = smi_text.smi_banner(
         "| NVIDIA-SMI 550.163.01             Driver Version: 555.85         CUDA Version: 12.5     |"
     )
     assert (old["nvidia_smi_version"], old["driver_version"], old["cuda_version"]) == ("550.163.01", "555.85", "12.5")
-    new = parse.smi_banner("| NVIDIA-SMI 610.43.02    KMD Version: 610.43.02     CUDA UMD Version: 13.3     |")
+    new = smi_text.smi_banner("| NVIDIA-SMI 610.43.02    KMD Version: 610.43.02     CUDA UMD Version: 13.3     |")
     assert (new["nvidia_smi_version"], new["driver_version"], new["cuda_version"]) == ("610.43.02", "610.43.02", "13.3")
     assert new["error"] is None
 
 
 def test_banner_of_version_and_of_failures():
-    version = parse.smi_banner(
+    version = smi_text.smi_banner(
         "NVIDIA-SMI version  : 580.126.09\nNVML version        : 580.126\n"
         "DRIVER version      : 580.126.09\nCUDA Version        : 13.0\n"
     )
@@ -121,12 +121,12 @@ def test_banner_of_version_and_of_failures():
         "cuda_version": "13.0",
         "error": None,
     }
-    failed = parse.smi_banner(
+    failed = smi_text.smi_banner(
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.107\n"
     )
     assert failed["nvml_version"] == "550.107"
     assert failed["error"] == "Failed to initialize NVML: Driver/library version mismatch"
-    assert parse.smi_banner("No devices were found\n")["error"] == "No devices were found"
+    assert smi_text.smi_banner("No devices were found\n")["error"] == "No devices were found"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_banner_of_version_and_of_failures():
     ],
 )
 def test_number(text, expected):
-    assert parse.number(text) == expected
+    assert smi_text.number(text) == expected
 
 
 def test_nvml_version_loses_only_the_cuda_generation():
@@ -156,7 +156,7 @@ def test_nvml_version_loses_only_the_cuda_generation():
 
 
 def test_csv_with_permission_text():
-    rows = parse.query_csv(
+    rows = smi_text.query_csv(
         "name, driver_version, utilization.gpu [%], memory.total [MiB]\n"
         "NVIDIA A100-SXM4-80GB, 535.161.08, [N/A], [Insufficient Permissions]\n"
     )
@@ -175,10 +175,10 @@ def test_matrix_of_topology_and_of_p2p():
         "\t\x1b[4mGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
         "GPU0\t X \tNV4\t0-31\t0\t\tN/A\nGPU1\tNV4\t X \t0-31\t0\t\tN/A\n\nLegend:\n\n  X    = Self\n"
     )
-    assert parse.matrix(topo) == {(0, 1): "NV4", (1, 0): "NV4"}
+    assert smi_text.matrix(topo) == {(0, 1): "NV4", (1, 0): "NV4"}
     p2p = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tCNS\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n"
-    assert parse.matrix(p2p) == {(0, 1): "OK", (1, 0): "CNS"}
-    assert parse.matrix("") == {}
+    assert smi_text.matrix(p2p) == {(0, 1): "OK", (1, 0): "CNS"}
+    assert smi_text.matrix("") == {}
 
 
 MIG = (
@@ -192,7 +192,7 @@ MIG = (
 
 
 def test_xml_of_mig_without_permission():
-    device = parse.smi_xml(MIG)["devices"][0]
+    device = smi_text.smi_xml(MIG)["devices"][0]
     assert device["mig_mode"] is True
     assert device["memory_total_mib"] is None and device["memory_used_mib"] is None
     assert device["unified_memory"] is None
@@ -202,11 +202,11 @@ def test_xml_of_mig_without_permission():
 
 @pytest.mark.parametrize("text", [None, "", "No devices were found", "<nvidia_smi_log><gpu>", "<html/>"])
 def test_xml_that_is_none(text):
-    assert parse.smi_xml(text) is None
+    assert smi_text.smi_xml(text) is None
 
 
 def test_xml_unified_memory_and_pci_domain():
-    device = parse.smi_xml(
+    device = smi_text.smi_xml(
         '<nvidia_smi_log><gpu id="0000000F:01:00.0"><product_name>NVIDIA GB10</product_name>'
         "<fb_memory_usage><total>Not Supported</total></fb_memory_usage><processes></processes></gpu></nvidia_smi_log>"
     )["devices"][0]
@@ -237,7 +237,7 @@ def test_bus_id_key_of_both_spellings():
 def test_xml_of_a_real_h200():
     """Printed by nvidia-smi 580.159.04 on an H200; serial number and identifiers replaced. NVML gave these values beside it."""
     text = (Path(__file__).parents[4] / "fixtures/gpu/smi-h200-580.159.04.xml").read_text()
-    log = parse.smi_xml(text)
+    log = smi_text.smi_xml(text)
     assert (log["driver_version"], log["cuda_version"]) == ("580.159.04", "13.0")
     device = log["devices"][0]
     expected = {

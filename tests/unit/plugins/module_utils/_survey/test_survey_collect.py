@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 from ansible_collections.inferlab.dflash.plugins.module_utils._survey import (
@@ -154,8 +155,14 @@ def test_a_port_without_a_visible_holder_is_still_a_port(tmp_path):
     assert [(p["port"], p["pid"]) for p in processes.collect_ports(planted, [])] == [(22, None), (30000, None)]
 
 
-def test_ipv6_addresses():
-    assert processes.plain_address("00000000000000000000000001000000") == "::1"
+@pytest.mark.parametrize(
+    "address",
+    ["::", "::1", "::2", "fe80::1", "2001:db8::17", "::ffff:192.0.2.1", "0.0.0.0", "127.0.0.53", "192.0.2.255"],
+)
+def test_addresses(address):
+    raw = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    words = [raw[at : at + 4][::-1].hex().upper() for at in range(0, len(raw), 4)]
+    assert processes.plain_address("".join(words)) == address
 
 
 def test_more_processes_than_the_bound_are_cut_and_said(tmp_path, monkeypatch):
@@ -173,13 +180,15 @@ LIST = (
     "● llm.service            loaded failed   failed  The language model\n"
     "  broken-mount.service   loaded failed   failed  Something else\n"
     "  qwen.service           loaded active   running SGLang for Qwen\n"
+    "  apt-daily-upgrade.timer loaded active  waiting Daily apt upgrade and clean activities\n"
+    "  dnf-automatic.timer    loaded inactive dead    dnf-automatic timer\n"
+    "  sglang-warm.timer      loaded active   waiting Warms SGLang\n"
 )
 SHOW = (
     "Id=broken-mount.service\nActiveState=failed\n\n"
     "Id=llm.service\nDescription=The language model\nLoadState=loaded\nActiveState=failed\nSubState=failed\nUnitFileState=enabled\n"
     "Result=signal\nNRestarts=35\nMainPID=0\nExecMainStatus=9\nMemoryCurrent=18446744073709551615\nNeedDaemonReload=yes\n\n"
-    "Id=qwen.service\nActiveState=active\nMainPID=100\nMemoryCurrent=2097152\nNeedDaemonReload=no\n\n"
-    "Id=apt-daily-upgrade.timer\nActiveState=active\n"
+    "Id=qwen.service\nActiveState=active\nMainPID=100\nMemoryCurrent=2097152\nNeedDaemonReload=no\n"
 )
 
 
@@ -221,6 +230,33 @@ def test_services_from_files_processes_and_failures(tmp_path):
     assert (found[2]["main_pid"], found[2]["memory_mib"], found[2]["stale"]) == (100, 2, False)
     assert timers == {"apt-daily-upgrade.timer"}
     assert len(asked) == 2
+
+
+def test_without_services_of_interest_systemctl_is_asked_once(tmp_path):
+    asked = []
+
+    def run(argv):
+        asked.append(argv)
+        return (
+            0,
+            "ssh.service loaded active running OpenBSD Secure Shell server\ndnf-automatic.timer loaded active waiting x\n",
+        )
+
+    planted = plant(tmp_path, {})
+    planted._run = run
+    assert services.collect_services(planted, COMPILED, []) == ([], {"dnf-automatic.timer"})
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("listed", "shown", "warned"),
+    [("", "", True), (LIST, "", True), (LIST, SHOW, False), ("ssh.service loaded active running SSH\n", "", False)],
+)
+def test_a_systemctl_that_does_not_answer_is_said(tmp_path, listed, shown, warned):
+    planted = plant(tmp_path, {})
+    planted.live, planted._run = True, lambda argv: (0, listed if "list-units" in argv else shown)
+    services.collect_services(planted, COMPILED, [])
+    assert [warning["field"] for warning in planted.warnings] == ["services"] * warned
 
 
 @pytest.mark.parametrize(
@@ -453,6 +489,17 @@ def test_the_walk_ends_at_its_bounds_and_says_so(tmp_path):
 )
 def test_virtualization(tmp_path, files, kind):
     assert system.virtualization(plant(tmp_path, files)) == kind
+
+
+@pytest.mark.parametrize(
+    ("told", "said", "asked"), [("podman\n", "podman", []), ("somebody's\n", "lxc", [["systemd-detect-virt"]])]
+)
+def test_systemd_is_not_asked_for_what_it_wrote_down(monkeypatch, told, said, asked):
+    calls = []
+    monkeypatch.setattr(source, "read_file", lambda path, limit: told if path == "/run/systemd/container" else None)
+    live = source.Source("/", lambda argv: (calls.append(argv), (0, "lxc\n"))[1])
+    assert system.virtualization(live) == said
+    assert calls == asked
 
 
 def test_host_memory_and_limits(tmp_path):
