@@ -19,14 +19,14 @@ class Options:
 
     def __init__(
         self,
-        patterns: t.Mapping[str, t.Sequence[str]] = PATTERNS,
+        patterns: t.Mapping[str, t.Sequence[str]] | None = None,
         paths: t.Sequence[str] = trees.PATHS,
         depth: int = 4,
         entries: int = 30000,
         control_time: float | None = None,
         import_test: bool = False,
     ) -> None:
-        self.patterns = patterns
+        self.patterns = PATTERNS if patterns is None else patterns
         self.paths = paths
         self.depth = depth
         self.entries = entries
