@@ -36,7 +36,7 @@ def lossless(bench: Bench) -> dict[str, Any]:
     prompts = [i for items in bench.prompts().values() for i in items]
     sampling = {**GREEDY, "max_new_tokens": 192}
     report = bench.begin(prompts=len(prompts), new_tokens=192, runs={})
-    names = ["plain", "dflash", "tree16", "tree32", "tree16-recurrence", "tree63-recurrence"]
+    names = ["plain", "dflash", "tree16-rows", "tree16", "tree32", "tree63"]
     if bench.pair == "dense":
         # Trees at batch 1 to 4, the chain's own graph above.
         names = ["plain", "dflash", "chain", "tree16", "tree64", "tree16-fallback4"]
@@ -252,7 +252,7 @@ def speed(bench: Bench) -> dict[str, Any]:
     sizes = common["cuda_graph_bs_decode"]
     names = ["dflash", "tree16", "tree32", "tree64", "tree32-fallback8", "plain", "dflash-again"]
     if bench.pair != "dense":
-        names[names.index("tree32-fallback8")] = "tree63-recurrence"
+        names = ["dflash", "tree16", "tree32", "tree63", "tree16-rows", "plain", "dflash-again"]
     names = bench.only(names)
     report = bench.begin(new_tokens=192, table={}, by_batch={"new_tokens": 128, "sizes": sizes, "table": {}}, ready={})
     report["failures"] = {}
@@ -354,7 +354,7 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
         "tree64": [1, 4],
     }
     if model == HYBRID:
-        plan |= {"tree16-recurrence": [1, 4, 16], "tree32-recurrence": [1, 4], "tree63-recurrence": [1, 4, 16]}
+        plan |= {"tree63": [1, 4], "tree16-rows": [1, 4, 16], "tree32-rows": [1, 4]}
     waiting = [(name, plan[name]) for name in bench.only(list(plan))]
     while waiting:
         group, waiting = waiting[:parallel], waiting[parallel:]

@@ -26,11 +26,11 @@ class EngineError(RuntimeError):
 
 
 def variant(name: str) -> tuple[str, dict[str, str] | None]:
-    """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8), tree16-recurrence (hybrid)."""
+    """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8), tree16-rows (hybrid, SGLang's recurrent kernel)."""
     algorithm, dummy, what = name.partition("-")
     if what.startswith("fallback"):
         return algorithm, {"SGLANG_DDTREE_MAX_TREE_BATCH": what[len("fallback") :]}
-    return algorithm, {"SGLANG_DDTREE_TREE_RECURRENCE": "1"} if what == "recurrence" else None
+    return algorithm, {"SGLANG_DDTREE_TREE_RECURRENCE": "0"} if what == "rows" else None
 
 
 class Engine:

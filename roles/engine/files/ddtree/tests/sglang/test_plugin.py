@@ -505,3 +505,45 @@ def test_rounds_of_the_worker_against_a_toy_target(tmp_path: Path) -> None:
         "ok True None False True",
         "ok False 1 True True",
     ]
+
+
+FINISH = """
+from array import array
+from ddtree.sglang import hooks
+from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.sampling.sampling_params import SamplingParams
+
+def ended(text, rounds, **stops):
+    sampling = SamplingParams(max_new_tokens=10, temperature=0, **stops)
+    sampling.normalize(None)
+    request = Req("r", "", array("q", [1, 2, 3]), sampling, vocab_size=1000)
+    at = 0
+    for length in rounds:
+        request.output_ids.extend(text[at : at + length])
+        at += length
+        request.update_finish_state(length)
+        if request.finished():
+            break
+    return request.output_ids_through_stop.tolist(), request.finished_reason.to_json()
+
+def differing():
+    found = 0
+    for place in range(14):
+        text = [5] * 16
+        text[place] = 6
+        for rounds in ([16], [1, 15], [7, 9], [9, 7], [3, 3, 3, 3, 4]):
+            stops = {"stop_token_ids": [6]}
+            found += ended(text, rounds, **stops) != ended(text, [1] * 16, **stops)
+    return found
+
+before = differing()
+hooks.install()
+print("without", before > 0, "with", differing())
+"""
+
+
+def test_stops_and_length_in_one_round(tmp_path: Path) -> None:
+    """With SGLang's own requests: however the rounds fall, a text ends where it ends one token at a time."""
+    release = importlib.metadata.version("sglang")
+    wrong_alone = release == "0.5.17"
+    assert run(FINISH, tmp_path).split("\n")[-2] == f"without {wrong_alone} with 0"

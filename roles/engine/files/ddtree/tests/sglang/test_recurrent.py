@@ -244,16 +244,29 @@ def test_it_takes_the_place_of_the_tree_kernel(nets: Nets) -> None:
     ("backend", "rows", "kept", "reason"),
     [
         ("another", 17, True, "this target has SimpleNamespace"),
-        ("nets", 65, True, "use --speculative-ddtree-budget 63"),
+        ("nets", 65, True, "--speculative-ddtree-budget 63 is the largest for it"),
         ("nets", 17, False, "SGLang keeps no states a row here"),
     ],
 )
+@pytest.mark.parametrize(("asked", "level"), [(None, "INFO"), ("1", "WARNING")])
 def test_what_it_does_not_serve_keeps_sglangs_kernel(
-    nets: Nets, caplog: pytest.LogCaptureFixture, backend: str, rows: int, kept: bool, reason: str
+    nets: Nets,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    rows: int,
+    kept: bool,
+    reason: str,
+    asked: str | None,
+    level: str,
 ) -> None:
+    caplog.set_level("INFO", logger=recurrent.logger.name)
+    monkeypatch.delenv(recurrent.TREE_RECURRENCE_ENV, raising=False)
+    if asked:
+        monkeypatch.setenv(recurrent.TREE_RECURRENCE_ENV, asked)
     temporal, intermediate = pool(1, 1, rows, 2, torch.Generator().manual_seed(8))
     states = SimpleNamespace(temporal=temporal, intermediate_ssm=intermediate if kept else None)
     chosen = nets if backend == "nets" else SimpleNamespace()
     assert recurrent.install(target(chosen, states), H, rows, 15) is None
     assert nets.kernel_dispatcher.tree_verify_kernel == "SGLang's"
-    assert reason in caplog.text
+    assert [r.levelname for r in caplog.records if reason in r.getMessage()] == [level]

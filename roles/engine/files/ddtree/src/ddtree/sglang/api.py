@@ -103,7 +103,7 @@ COMMON: tuple[Any, ...] = (
         "json_model_override_args enable_metrics tokenizer_worker_num smg_grpc_mode grpc_mode grpc_port use_ray encoder_only",
     ),
     Attributes(SRT + "configs.model_config:ModelConfig", "is_hybrid_swa sliding_window_size attention_arch"),
-    # tree recurrence (off unless asked for)
+    # tree recurrence
     Override(
         SRT + "layers.attention.linear.gdn_backend:GDNKernelDispatcher.target_verify",
         "self A_log dt_bias q k v a b ssm_states cache_indices query_start_loc kwargs",
@@ -246,6 +246,10 @@ ONLY: dict[type, tuple[Any, ...]] = {
         ),
         Override(SRT + "mem_cache.allocation_sizing:get_req_to_token_extra_context_len", "server_args"),
         Call(SRT + "entrypoints.http_server:_execute_server_warmup", "server_args"),
+        Override(SRT + "managers.schedule_batch:Req.update_finish_state", "self new_accepted_len"),
+        Call(SRT + "managers.schedule_batch:Req._check_str_based_finish", "self new_accepted_len"),
+        Call(SRT + "managers.schedule_batch:Req._check_token_based_finish", "self new_accepted_tokens"),
+        Attributes(SRT + "managers.schedule_batch:Req", "output_ids sampling_params finished to_finish"),
     ),
     releases.Release0523: (
         Call(_DFLASH_WORKER, "server_args gpu_id nccl_port target_worker"),

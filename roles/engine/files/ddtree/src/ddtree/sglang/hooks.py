@@ -15,6 +15,7 @@ from ddtree.sglang import ALGORITHM, releases
 GET_SPEC_INFO = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.get_spec_info"
 DUMMY_VERIFY_INPUT = "sglang.srt.speculative.spec_info.create_dummy_verify_input"
 EXTRA_CONTEXT_LEN = "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len"
+UPDATE_FINISH_STATE = "sglang.srt.managers.schedule_batch.Req.update_finish_state"
 VALIDATE_REQUEST = "sglang.srt.speculative.dflash_utils.validate_dflash_request"
 
 _installed = False
@@ -91,6 +92,27 @@ def extra_context_len(extra: int, server_args: Any) -> int:
     if (server_args.speculative_algorithm or "").upper() != ALGORITHM:
         return extra
     return max(extra, 4 + 2 * int(server_args.speculative_num_draft_tokens))
+
+
+def finish_at_stop(original: Callable[..., Any], req: Any, new_accepted_len: int = 1) -> None:
+    """End a request at its stop string or token, where plain decoding does, when the same round also reaches its length.
+
+    SGLang 0.5.17 (`managers/schedule_batch.py`, `Req.update_finish_state`) asks for the length first, so that what a round accepts
+    after a stop is given out; later releases ask for stops first. The last token of the length stays the length's, as there.
+    """
+    before_last = int(req.sampling_params.max_new_tokens) - 1
+    beyond = len(req.output_ids) - before_last
+    looked_at = new_accepted_len - beyond
+    if beyond > 0 and looked_at > 0 and not req.finished() and not req.to_finish:
+        rest = req.output_ids[before_last:]
+        del req.output_ids[before_last:]
+        try:
+            ended = req._check_str_based_finish(looked_at) or req._check_token_based_finish(req.output_ids[-looked_at:])
+        finally:
+            req.output_ids.extend(rest)
+        if ended:
+            return
+    original(req, new_accepted_len)
 
 
 def validate_request(original: Callable[..., Any], req: Any, *rest: Any) -> str | None:

@@ -21,6 +21,7 @@ Shapes: b requests, N rows, H key heads, HV value heads, K and V head dims, S la
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 MAX_ROWS = 64
 """Rows of the largest tree taken this way: the [N, N] matrices of more spill out of the register file."""
 TREE_RECURRENCE_ENV = "SGLANG_DDTREE_TREE_RECURRENCE"
-"""Set to 1, trees of gated delta nets are verified by this kernel. Off until a run on a GPU stands behind it."""
+"""0 keeps SGLang's kernel; 1 warns where this one cannot serve, which is otherwise only said."""
 
 
 @triton.jit
@@ -248,7 +249,7 @@ def verify(
     gates: torch.Tensor,
     max_depth: int,
     precision: str = "tf32x3",
-    columns: int = 32,
+    columns: int = 64,
     warps: int = 4,
 ) -> torch.Tensor:
     """Outputs [b * N, HV, V] of one layer's rows, in ``v``'s dtype; fills ``keys``, ``updates`` and ``gates`` (float32).
@@ -434,7 +435,7 @@ class TreeRecurrence:
 
 
 def install(model_runner: Any, key_heads: int, rows: int, max_depth: int) -> TreeRecurrence | None:
-    """Put a :class:`TreeRecurrence` into the target's gated delta nets, or None and a warning that says what prevents it.
+    """Put a :class:`TreeRecurrence` into the target's gated delta nets, or None and a line in the log that says what prevents it.
 
     Args:
         model_runner: the hybrid target's, with its pools and attention backend.
@@ -450,11 +451,16 @@ def install(model_runner: Any, key_heads: int, rows: int, max_depth: int) -> Tre
     if not isinstance(backend, GDNAttnBackend):
         unfit = f"it serves gated delta nets, and this target has {type(backend).__name__}"
     elif rows > MAX_ROWS:
-        unfit = f"it takes at most {MAX_ROWS} rows, and budget {rows - 1} has {rows}: use --speculative-ddtree-budget {MAX_ROWS - 1}"
+        unfit = f"it takes at most {MAX_ROWS} rows, and budget {rows - 1} has {rows}; --speculative-ddtree-budget {MAX_ROWS - 1} is the largest for it"
     elif states.intermediate_ssm is None:
         unfit = "SGLang keeps no states a row here"
     if unfit:
-        logger.warning("DDTREE: %s=1 has no effect: %s.", TREE_RECURRENCE_ENV, unfit)
+        asked = os.environ.get(TREE_RECURRENCE_ENV) == "1"
+        logger.log(
+            logging.WARNING if asked else logging.INFO,
+            "DDTREE: gated delta nets keep SGLang's kernel, row by row, not the tree recurrence: %s.",
+            unfit,
+        )
         return None
     made = TreeRecurrence(states.temporal, states.intermediate_ssm, key_heads, max_depth)
     backend.kernel_dispatcher.tree_verify_kernel = made

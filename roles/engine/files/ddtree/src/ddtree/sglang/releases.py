@@ -150,6 +150,7 @@ class Release:
             (hooks.GET_SPEC_INFO, hooks.get_spec_info, "AROUND"),
             (hooks.DUMMY_VERIFY_INPUT, hooks.create_dummy_verify_input, "AROUND"),
             (hooks.EXTRA_CONTEXT_LEN, hooks.extra_context_len, "AFTER"),
+            (hooks.UPDATE_FINISH_STATE, hooks.finish_at_stop, "AROUND"),
         ]
 
     # --- HTTP server -----------------------------------------------------------------------------------------------

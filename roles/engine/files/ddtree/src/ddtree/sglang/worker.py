@@ -106,7 +106,7 @@ class DDTreeWorker(DFlashWorkerV2):
         if self._graphs_enabled and os.environ.get(EAGER_COMMIT_ENV) != "1":
             self._captured_commit = CapturedCommit(self, self._draft_of_runner, self._forced)
             self.model_runner.capture_tail_hooks.append(self._captured_commit)
-        if self._is_hybrid and not self.config.is_chain and os.environ.get(recurrent.TREE_RECURRENCE_ENV) == "1":
+        if self._is_hybrid and not self.config.is_chain and os.environ.get(recurrent.TREE_RECURRENCE_ENV) != "0":
             key_heads = int(mambaish_config(self.model_runner.model_config).linear_num_key_heads)
             self._recurrence = recurrent.install(
                 self.model_runner, key_heads // get_tp_group().world_size, self.config.rows, self.config.block_size - 1
@@ -142,7 +142,7 @@ class DDTreeWorker(DFlashWorkerV2):
                 self._captured_commit is not None,
                 config.max_tree_batch if self._falls_back else None,
                 config.force_spine,
-                "tree recurrence=True, " if self._recurrence is not None else "",
+                f"tree recurrence={self._recurrence is not None}, " if self._is_hybrid else "",
                 build_seconds * 1e6,
                 self.release.note,
             )
