@@ -36,7 +36,7 @@ def lossless(bench: Bench) -> dict[str, Any]:
     prompts = [i for items in bench.prompts().values() for i in items]
     sampling = {**GREEDY, "max_new_tokens": 192}
     report = bench.begin(prompts=len(prompts), new_tokens=192, runs={})
-    names = ["plain", "dflash", "tree16-rows", "tree16", "tree32", "tree63"]
+    names = ["plain", "dflash", "tree16-rows", "tree16", "tree32", "tree63", "tree63-conv"]
     if bench.pair == "dense":
         # Trees at batch 1 to 4, the chain's own graph above.
         names = ["plain", "dflash", "chain", "tree16", "tree64", "tree16-fallback4"]
@@ -355,6 +355,7 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
     }
     if model == HYBRID:
         plan |= {"tree63": [1, 4], "tree16-rows": [1, 4, 16], "tree32-rows": [1, 4]}
+        plan |= {"tree16-conv": [1, 4, 16], "tree32-conv": [1, 4], "tree63-conv": [1, 4]}
     waiting = [(name, plan[name]) for name in bench.only(list(plan))]
     while waiting:
         group, waiting = waiting[:parallel], waiting[parallel:]

@@ -26,11 +26,16 @@ class EngineError(RuntimeError):
 
 
 def variant(name: str) -> tuple[str, dict[str, str] | None]:
-    """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8), tree16-rows (hybrid, SGLang's recurrent kernel)."""
+    """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8); hybrid: tree16-rows, tree16-conv.
+
+    -rows: SGLang's recurrent kernel. -conv: the tree convolution beside the tree recurrence.
+    """
     algorithm, dummy, what = name.partition("-")
     if what.startswith("fallback"):
         return algorithm, {"SGLANG_DDTREE_MAX_TREE_BATCH": what[len("fallback") :]}
-    return algorithm, {"SGLANG_DDTREE_TREE_RECURRENCE": "0"} if what == "rows" else None
+    return algorithm, {"rows": {"SGLANG_DDTREE_TREE_RECURRENCE": "0"}, "conv": {"SGLANG_DDTREE_TREE_CONV": "1"}}.get(
+        what
+    )
 
 
 class Engine:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One gated delta net layer of a 27B target over a tree, by this package's kernel and by SGLang's: recurrence_bench.py OUT.json
+"""One gated delta net layer of a 27B target over a tree, by this package's kernels and by SGLang's: recurrence_bench.py OUT.json
 
 Microseconds by CUDA events around graph replays, and each kernel's largest difference from the rule taken row by row in float64.
-Times of one layer: a round of a 27B target has 48. SGLang's kernel also leaves every row's state; ours makes the accepted row's, timed as `state`.
+Times of one layer: a round of a 27B target has 48. SGLang's kernel also leaves every row's state; ours makes the accepted row's, timed as `state`. The short convolution before it
+is timed likewise (`convolution`), and compared with SGLang's outputs instead.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from ddtree.sglang import recurrent
+from ddtree.sglang import conv, recurrent
 from ddtree_kernels_bench import microseconds
 
 KEY_HEADS, HEADS, DIM, DEPTH = 16, 48, 128, 15
@@ -132,6 +133,8 @@ def measure(bs: int, rows: int, say: Any) -> dict[str, Any]:
         ),
         2,
     )
+    found["convolution"] = convolution(bs, rows, cpu_parents, slots, normal)
+    say(f"{rows:3d} rows batch {bs} convolution {json.dumps(found['convolution'])}")
     from sglang.srt.layers.attention.linear.kernels.gdn_triton import TritonGDNKernel
 
     theirs = partial(
@@ -148,6 +151,71 @@ def measure(bs: int, rows: int, say: Any) -> dict[str, Any]:
         retrieve_parent_token=parents,
     )
     record("sglang", theirs)
+    return found
+
+
+def links(parents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """First child and next sibling of every row, -1 for none: [b, N] each."""
+    child, sibling = torch.full_like(parents, -1), torch.full_like(parents, -1)
+    for r, tree in enumerate(parents.tolist()):
+        last: dict[int, int] = {}
+        for row, parent in enumerate(tree):
+            if parent >= 0:
+                (sibling[r] if parent in last else child[r])[last.get(parent, parent)] = row
+                last[parent] = row
+    return child, sibling
+
+
+def convolution(bs: int, rows: int, cpu_parents: torch.Tensor, slots: torch.Tensor, normal: Any) -> dict[str, Any]:
+    """Microseconds of both kernels, and where their outputs and windows differ most."""
+    from sglang.kernels.ops.mamba.causal_conv1d_triton import causal_conv1d_update
+
+    device, channels = slots.device, (2 * KEY_HEADS + HEADS) * DIM
+    x = normal(bs, rows, channels).transpose(1, 2)
+    state, weight = normal(bs, channels, 3), normal(channels, 4)
+    child, sibling = (t.to(device) for t in links(cpu_parents))
+    parent = torch.zeros_like(child)
+    windows = {n: torch.zeros(bs, rows, channels, 3, device=device, dtype=x.dtype) for n in ("sglang", "ours")}
+    kept = state.clone()
+
+    def theirs() -> torch.Tensor:
+        # It rolls the state; as in a round, the next begins from the committed one.
+        state.copy_(kept)
+        return causal_conv1d_update(
+            x,
+            state,
+            weight,
+            None,
+            "silu",
+            conv_state_indices=slots,
+            intermediate_conv_window=windows["sglang"],
+            intermediate_state_indices=slots,
+            retrieve_next_token=child,
+            retrieve_next_sibling=sibling,
+            retrieve_parent_token=parent,
+        )
+
+    expected = theirs()
+    ours = partial(
+        conv.tree_conv,
+        x,
+        kept,
+        weight,
+        None,
+        True,
+        slots=slots,
+        parent=parent,
+        windows=windows["ours"],
+        window_slots=slots,
+    )
+    found: dict[str, Any] = {
+        "parents_equal": bool(torch.equal(parent.cpu()[:, 1:], cpu_parents[:, 1:])),
+        "largest_difference": float((ours().float() - expected.float()).abs().max()),
+        "windows_equal": bool(torch.equal(windows["ours"], windows["sglang"])),
+        "sglang": round(microseconds(theirs) - microseconds(lambda: state.copy_(kept)), 2),
+    }
+    for block in (128, 256, 512, 1024):
+        found[f"ours/{block}"] = round(microseconds(partial(ours, block=block)), 2)
     return found
 
 

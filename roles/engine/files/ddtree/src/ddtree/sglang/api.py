@@ -110,6 +110,12 @@ COMMON: tuple[Any, ...] = (
     ),
     Attributes(SRT + "layers.attention.linear.gdn_backend:GDNKernelDispatcher", "tree_verify_kernel"),
     Attributes(SRT + "layers.attention.linear.gdn_backend:GDNAttnBackend", "kernel_dispatcher forward_metadata"),
+    Override(
+        SRT + "layers.attention.linear.gdn_backend:causal_conv1d_update",
+        "x conv_state weight bias activation cache_seqlens conv_state_indices num_accept_tokens intermediate_conv_window "
+        "intermediate_state_indices retrieve_next_token retrieve_next_sibling retrieve_parent_token pad_slot_id metadata "
+        "validate_data",
+    ),
     Call(_SPEC_UTILS + "_verify_commit_step_indices", "batch accept_index accept_lens draft_token_num"),
     # worker
     Attributes(

@@ -29,7 +29,7 @@ from sglang.srt.speculative.spec_utils import (
     prepare_mamba_track_for_verify,
 )
 
-from ddtree.sglang import api, hooks, kernels, recurrent, releases
+from ddtree.sglang import api, conv, hooks, kernels, recurrent, releases
 from ddtree.sglang.buffers import Draft, Round, RoundBuffers
 from ddtree.sglang.choice import adjust_logits, agree_across_ranks, choose, is_plain_greedy
 from ddtree.sglang.commit import CapturedCommit, keep_path, walk
@@ -86,6 +86,7 @@ class DDTreeWorker(DFlashWorkerV2):
         self._rounds = RoundBuffers(self.config.block_size, self.device)
         self._captured_commit: CapturedCommit | None = None
         self._recurrence: recurrent.TreeRecurrence | None = None
+        self._has_tree_conv = False
         self._forced = ForcedAcceptance(self.config.block_size, self.device) if SIMULATE_ACC_LEN > 0 else None
         self._eager_mask = torch.zeros((0,), dtype=torch.uint8, device=self.device)
         self._chain_verify = None
@@ -111,6 +112,7 @@ class DDTreeWorker(DFlashWorkerV2):
             self._recurrence = recurrent.install(
                 self.model_runner, key_heads // get_tp_group().world_size, self.config.rows, self.config.block_size - 1
             )
+            self._has_tree_conv = self._recurrence is not None and conv.install(self.model_runner)
 
     def init_cuda_graphs(self) -> None:
         if self._graphs_enabled:
@@ -142,7 +144,7 @@ class DDTreeWorker(DFlashWorkerV2):
                 self._captured_commit is not None,
                 config.max_tree_batch if self._falls_back else None,
                 config.force_spine,
-                f"tree recurrence={self._recurrence is not None}, " if self._is_hybrid else "",
+                self._recurrent_note(),
                 build_seconds * 1e6,
                 self.release.note,
             )
@@ -465,6 +467,12 @@ class DDTreeWorker(DFlashWorkerV2):
         )
         slots = self.model_runner.attn_backend.linear_attn_backend.forward_metadata.mamba_cache_indices
         self._recurrence.make(slots, draft.parent, [rows for rows in steps if rows is not None])
+
+    def _recurrent_note(self) -> str:
+        if not self._is_hybrid:
+            return ""
+        note = f"tree recurrence={self._recurrence is not None}, "
+        return note + "tree convolution=True, " if self._has_tree_conv else note
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
         if self._metrics is not None:

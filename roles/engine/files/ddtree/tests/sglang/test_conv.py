@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: 2026 inferlab.dflash contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The short convolution over a tree, in Triton's interpreter, against torch's convolution over each row's own path."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+from ddtree.sglang import conv
+
+DIM, SLOTS = 24, 5
+
+
+def path_of(parents: list[int], row: int) -> list[int]:
+    """Rows from the root to ``row``."""
+    path = [row]
+    while path[-1] > 0:
+        path.append(parents[path[-1]])
+    return path[::-1]
+
+
+def case(bs: int, rows: int, seed: int) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(seed)
+    parents = [
+        [0, *(int(torch.randint(0, row, (1,), generator=generator)) for row in range(1, rows))] for dummy in range(bs)
+    ]
+    return {
+        # As the layer has them: rows apart, channels side by side.
+        "x": torch.randn(bs, rows, DIM, generator=generator).transpose(1, 2),
+        "state": torch.randn(SLOTS, DIM, 3, generator=generator),
+        "weight": torch.randn(DIM, 4, generator=generator),
+        "bias": torch.randn(DIM, generator=generator),
+        "parents": parents,
+    }
+
+
+def expected(one: dict[str, Any], request: int, slot: int, row: int, silu: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and window of one row: the window before the tree, then the inputs on its path, through a plain convolution."""
+    inputs = torch.cat([one["state"][slot], one["x"][request][:, path_of(one["parents"][request], row)]], dim=1)
+    total = torch.nn.functional.conv1d(inputs[None].double(), one["weight"][:, None].double(), groups=DIM)[0, :, -1]
+    if one["bias"] is not None:
+        total = total + one["bias"]
+    return torch.nn.functional.silu(total) if silu else total, inputs[:, -3:]
+
+
+@pytest.mark.parametrize(
+    ("rows", "silu", "bias"), [(1, True, True), (2, True, False), (17, True, True), (33, False, True)]
+)
+def test_rows_are_those_of_their_paths(rows: int, silu: bool, bias: bool) -> None:
+    one = case(2, rows, rows)
+    one["bias"] = one["bias"] if bias else None
+    windows = torch.full((4, rows, DIM, 3), 7.0)
+    slots, places, before = [4, 1], [0, 2], one["state"].clone()
+    out = conv.tree_conv(
+        one["x"],
+        one["state"],
+        one["weight"],
+        one["bias"],
+        silu,
+        slots=torch.tensor(slots, dtype=torch.int32),
+        parent=torch.tensor(one["parents"]),
+        windows=windows,
+        window_slots=torch.tensor(places, dtype=torch.int32),
+        block=16,
+    )
+    for request in range(2):
+        for row in range(rows):
+            total, window = expected(one, request, slots[request], row, silu)
+            torch.testing.assert_close(out[request, :, row].double(), total.double(), rtol=1e-5, atol=1e-5)
+            assert torch.equal(windows[places[request], row], window)
+    assert torch.equal(one["state"], before)
+    assert (windows[[1, 3]] == 7.0).all()
+    assert out.stride() == one["x"].stride()
+
+
+def test_padding_and_garbage_touch_nothing_else() -> None:
+    """A padded request has slot -1; a warm-up's parents are anything."""
+    one = case(2, 5, 1)
+    windows = torch.full((2, 5, DIM, 3), 7.0)
+    parent = torch.tensor([[0, 99, -5, 2, 2**40], [0, 0, 0, 0, 0]])
+    out = conv.tree_conv(
+        one["x"],
+        one["state"],
+        one["weight"],
+        None,
+        True,
+        slots=torch.tensor([0, -1], dtype=torch.int32),
+        parent=parent,
+        windows=windows,
+        window_slots=torch.tensor([0, 1], dtype=torch.int32),
+    )
+    assert torch.isfinite(out[0]).all()
+    assert (windows[1] == 7.0).all()
+
+
+def test_only_later_layers_trees_of_four_taps_are_taken() -> None:
+    pool = torch.randn(3, SLOTS, DIM, 3)
+    seen = []
+
+    def original(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, *rest: Any, **more: Any) -> str:
+        seen.append((rest, sorted(more)))
+        return "SGLang's"
+
+    update = conv.wrapped(original, pool)
+    one = case(1, 5, 2)
+    tree = {
+        "conv_state_indices": torch.tensor([1], dtype=torch.int32),
+        "intermediate_conv_window": torch.zeros(1, 5, DIM, 3),
+        "intermediate_state_indices": torch.tensor([0], dtype=torch.int32),
+        "retrieve_next_token": None,
+        "retrieve_next_sibling": None,
+        "retrieve_parent_token": torch.tensor(one["parents"]),
+    }
+    assert update(one["x"], pool[0], one["weight"], None, "silu", **tree) == "SGLang's"
+    assert update(one["x"], pool[1], one["weight"][:, :3], None, "silu", **tree) == "SGLang's"
+    assert update(one["x"], pool[1], one["weight"], None, "silu", conv_state_indices=None) == "SGLang's"
+    assert seen[0] == ((None, "silu"), sorted(tree))
+    out = update(one["x"], pool[1], one["weight"], None, "silu", **tree)
+    one.update(state=pool[1], bias=None)
+    torch.testing.assert_close(out[0, :, 4].double(), expected(one, 0, 1, 4, True)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_it_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(conv.TREE_CONV_ENV, raising=False)
+    assert conv.install(SimpleNamespace()) is False
