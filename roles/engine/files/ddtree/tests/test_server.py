@@ -570,6 +570,16 @@ def test_a_wrong_command_line(capsys, words: list[str], message: str) -> None:
     assert message in capsys.readouterr().err
 
 
+def test_a_wrong_command_line_is_said_before_torch_is_imported() -> None:
+    """systemd starts a server that ended again and again; each import of torch and transformers takes seconds of a core."""
+    code = (
+        "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['server', '--port', '1'];"
+        "runpy.run_module('ddtree.server', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, "required: --model" in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -29,12 +29,11 @@ import torch
 
 from ddtree.cache import RaggedKV
 from ddtree.drafter import Drafter, check_pair
+from ddtree.options import ALGORITHMS
 from ddtree.sampling import SamplingParams, UniformStream, choose
 from ddtree.target import ModelError, Target
 from ddtree.tree import DraftTree, build_tree, chain_tree, root_tree, top_candidates
 from ddtree.verify import walk
-
-ALGORITHMS = ("none", "dflash", "ddtree")
 
 
 @dataclass(eq=False)

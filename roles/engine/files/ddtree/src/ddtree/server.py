@@ -30,8 +30,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ddtree.options import arguments
+
 if __name__ == "__main__":
-    # What the imports below make stays: looking through it for garbage would be a sixth of the start.
+    # Wrong arguments end it here: the imports below take seconds, and systemd starts a server that ended again.
+    arguments().parse_args()
+    # What they make stays: looking through it for garbage would be a sixth of the start.
     gc.disable()
 
 import torch
@@ -46,12 +50,12 @@ from transformers import AutoTokenizer
 import ddtree
 from ddtree.credential import key_of, unit_key
 from ddtree.drafter import Drafter
-from ddtree.generate import ALGORITHMS, Generator, generate
+from ddtree.generate import Generator, generate
 from ddtree.metrics import Metrics
 from ddtree.protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, StreamOptions, parse
 from ddtree.sampling import SamplingParams
 from ddtree.scheduler import Event, Job, QueueFull, Scheduler, Stopped
-from ddtree.target import DTYPES, ModelError, Target
+from ddtree.target import ModelError, Target
 from ddtree.text import TextStream
 
 log = logging.getLogger("ddtree.server")
@@ -459,32 +463,6 @@ def _routes(service: Service) -> APIRouter:
         return JSONResponse({"engine": "inferlab-ddtree", "version": ddtree.__version__, **asdict(service.settings)})
 
     return router
-
-
-def arguments() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m ddtree.server", description=__doc__.splitlines()[0], allow_abbrev=False
-    )
-    parser.add_argument("--model", required=True, metavar="DIR", help="target checkpoint with its tokenizer")
-    parser.add_argument("--drafter", metavar="DIR", help="DFlash drafter checkpoint; needed by dflash and ddtree")
-    parser.add_argument("--algorithm", choices=ALGORITHMS, default="ddtree")
-    parser.add_argument("--budget", type=int, default=16, help="nodes of a draft tree, root excluded (ddtree)")
-    parser.add_argument("--block-size", type=int, help="rows of a drafted block; default: the drafter's own")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=30000)
-    parser.add_argument("--served-model-name", metavar="NAME", help="default: the name of the model's directory")
-    parser.add_argument(
-        "--dtype", choices=["auto", *DTYPES], default="auto", help="auto: float32 on CPU, else bfloat16"
-    )
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--max-queue", type=int, default=64, help="requests that may wait; more get status 429")
-    parser.add_argument("--max-batch", type=int, default=8, help="requests that are generated at the same time")
-    parser.add_argument("--context-length", type=int, help="prompt plus output, tokens; default: the model's")
-    parser.add_argument("--seed", type=int, help="seed of requests that name none; default: a new one each time")
-    parser.add_argument("--api-key-file", type=Path, help="default: api_key in $CREDENTIALS_DIRECTORY, if it is there")
-    parser.add_argument("--drain-timeout", type=int, default=60, help="seconds to finish requests after SIGTERM")
-    return parser
 
 
 def read_api_key(file: Path | None) -> str | None:

@@ -20,9 +20,10 @@ from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache
 from transformers.utils import logging as transformers_logging
 
+from ddtree import options
 from ddtree.cache import RaggedKV
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {name: getattr(torch, name) for name in options.DTYPES}
 
 
 class ModelError(ValueError):
