@@ -48,7 +48,8 @@ _PIP_MANNERS = {
 # is not compiled here never is, since the instances' user cannot write. "all" is for engines of which much loads only with
 # a GPU; for a small one it would take longer than everything else.
 _IMPORT_AND_SEAL = """
-import compileall, importlib, importlib.util, pathlib, sys
+import compileall, gc, importlib, importlib.util, pathlib, sys
+gc.disable()
 site, extent, *names = sys.argv[1:]
 for name in names:
     importlib.import_module(name)

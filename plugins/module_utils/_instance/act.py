@@ -42,6 +42,15 @@ def write_file(path: str, text: str, mode: int) -> None:
         raise
 
 
+def make_directories(paths: store.Paths) -> None:
+    """Whatever the umask: the services read below these."""
+    for path in store.wrong_directories(paths):
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, 0o755)
+        if paths.root == "/":
+            os.chown(path, 0, 0)
+
+
 def write_generation(paths: store.Paths, identifier: str, wanted: t.Mapping[str, t.Any]) -> None:
     """Keep a generation under its id; the record comes last, and a folder without one is no generation."""
     folder = paths.generation(identifier)
@@ -115,6 +124,7 @@ def start(
 ) -> None:
     """Take ``actions`` of :func:`generation.plan_start` in their order."""
     steps: dict[str, t.Callable[[], None]] = {
+        "make_directories": lambda: make_directories(paths),
         "write_generation": lambda: write_generation(paths, wanted["id"], wanted),
         "verify_unit": lambda: verify_unit(paths, wanted, run),
         "install_environment": lambda: write_file(paths.environment, wanted["environment"], 0o600),

@@ -18,6 +18,7 @@ AS_WISHED = "as wished"
 # new release, which the next run completes; the other order could start a new command line on an old release.
 ORDER = (
     "verify_unit",
+    "make_directories",
     "write_generation",
     "install_environment",
     "install_api_key",
@@ -40,11 +41,13 @@ def plan_start(current: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any]) ->
     """Actions, in order, that take ``current`` to ``wanted``; an empty list means that nothing has to change.
 
     :param current: what the host has: ``unit, environment, link`` (text or None), ``unit_mode, environment_mode`` (int or None),
-        ``generation_complete`` (bool), ``active`` (id or None), ``api_key_matches, api_key_in_use`` (bool), and systemd's ``active_state, enabled,
-        need_daemon_reload``.
+        ``directories_right, generation_complete`` (bool), ``active`` (id or None), ``api_key_matches, api_key_in_use`` (bool), and systemd's
+        ``active_state, enabled, need_daemon_reload``.
     :param wanted: ``id, unit, environment, release`` and ``enabled`` (bool).
     """
     actions = set()
+    if not current["directories_right"]:
+        actions.add("make_directories")
     if not current["generation_complete"]:
         actions |= {"write_generation", "verify_unit"}
     if current["environment"] != wanted["environment"] or current["environment_mode"] != 0o600:

@@ -27,6 +27,14 @@ class Paths:
         self.active = os.path.join(self.state, "active.json")
         self.generations = os.path.join(self.state, "generations")
         self.history = self._at("var/lib/dflash", "history.jsonl")
+        # Parents first. Root's, and readable for the services.
+        self.directories = [
+            self._at("etc/dflash"),
+            self.config,
+            self._at("var/lib/dflash"),
+            os.path.dirname(self.state),
+            self.state,
+        ]
 
     def _at(self, *parts: str) -> str:
         return os.path.join(self.root, *parts)
@@ -59,6 +67,22 @@ def mode_of(path: str) -> int | None:
         return stat.S_IMODE(os.lstat(path).st_mode)
     except FileNotFoundError:
         return None
+
+
+def wrong_directories(paths: Paths) -> list[str]:
+    """Those of the instance's directories that are not there, or are not root's, or have another mode than 0755."""
+    wrong = []
+    for path in paths.directories:
+        try:
+            found = os.stat(path)
+        except OSError:
+            wrong.append(path)
+            continue
+        # A fixture or a staged system belongs to whoever made it.
+        owned = paths.root != "/" or (found.st_uid, found.st_gid) == (0, 0)
+        if not owned or stat.S_IMODE(found.st_mode) != 0o755:
+            wrong.append(path)
+    return wrong
 
 
 def key_digest(key: str | None, salt: str) -> str | None:
@@ -125,6 +149,7 @@ def read_current(
         "environment": read_text(paths.environment),
         "environment_mode": mode_of(paths.environment),
         "link": link,
+        "directories_right": not wrong_directories(paths),
         "exists": os.path.isdir(paths.state) or os.path.isdir(paths.config),
         "generation_complete": wanted_id in complete_generations(paths),
         "active": active.get("generation"),

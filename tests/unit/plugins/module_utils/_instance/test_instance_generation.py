@@ -14,6 +14,7 @@ SETTLED = {
     "environment": "e",
     "environment_mode": 0o600,
     "link": "/r/1",
+    "directories_right": True,
     "exists": True,
     "generation_complete": True,
     "active": "aaa",
@@ -30,6 +31,7 @@ BLANK = {
     "environment": None,
     "environment_mode": None,
     "link": None,
+    "directories_right": False,
     "exists": False,
     "generation_complete": False,
     "active": None,
@@ -56,6 +58,7 @@ def test_blank_host_takes_every_step_in_order():
         ({"unit_mode": 0o666}, ["install_unit"]),
         ({"environment_mode": 0o644}, ["install_environment", "restart", "record_active"]),
         ({"environment": "edited"}, ["install_environment", "restart", "record_active"]),
+        ({"directories_right": False}, ["make_directories"]),
         ({"link": "/r/0"}, ["move_link", "restart", "record_active"]),
         ({"link": None}, ["move_link", "restart", "record_active"]),
         ({"need_daemon_reload": True}, ["daemon_reload", "restart", "record_active"]),
@@ -77,6 +80,7 @@ def test_killed_after_any_step_the_next_run_completes():
     """Simulates the steps on a model of the host and cuts them after each one: the next plan always ends in the settled state."""
     effects = {
         "verify_unit": {},
+        "make_directories": {"directories_right": True},
         "write_generation": {"generation_complete": True},
         "install_environment": {"environment": "e", "environment_mode": 0o600},
         "install_api_key": {"api_key_matches": True},

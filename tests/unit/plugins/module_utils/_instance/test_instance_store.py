@@ -63,3 +63,17 @@ def test_link_moves_in_one_rename(tmp_path):
     act.move_link(paths, "/opt/b")
     assert os.readlink(paths.link) == "/opt/b"
     assert sorted(os.listdir(paths.state)) == ["release"]
+
+
+def test_directories_that_are_missing_or_closed_are_made_right_whatever_the_umask(tmp_path):
+    paths = store.Paths("main", str(tmp_path))
+    (tmp_path / "etc/dflash").mkdir(parents=True, mode=0o755)
+    (tmp_path / "etc/dflash").chmod(0o700)
+    assert store.wrong_directories(paths) == paths.directories
+    before = os.umask(0o077)
+    try:
+        act.make_directories(paths)
+    finally:
+        os.umask(before)
+    assert store.wrong_directories(paths) == []
+    assert [store.mode_of(path) for path in paths.directories] == [0o755] * 5
