@@ -46,7 +46,18 @@ def all_cases():
     return load_cases()
 
 
+@functools.cache
+def code_of_each():
+    return {case["id"]: diagnose(case["input"])["code"] for case in part(load_cases())}
+
+
+def pytest_collection_finish(session):
+    """Ansible-test forks for each test, and what a child worked out is lost with it: work it out before, patterns included."""
+    if any("codes" in getattr(item, "fixturenames", ()) for item in session.items):
+        code_of_each()
+
+
 @pytest.fixture(scope="session")
-def codes(all_cases):
+def codes():
     """What each case is without a change: {id: code}."""
-    return {case["id"]: diagnose(case["input"])["code"] for case in part(all_cases)}
+    return code_of_each()
