@@ -3,8 +3,8 @@
 """One gated delta net layer of a 27B target over a tree, by this package's kernels and by SGLang's: recurrence_bench.py OUT.json
 
 Microseconds by CUDA events around graph replays, and each kernel's largest difference from the rule taken row by row in float64.
-Times of one layer: a round of a 27B target has 48. SGLang's kernel also leaves every row's state; ours makes the accepted row's, timed as `state`. The short convolution before it
-is timed likewise (`convolution`), and compared with SGLang's outputs instead.
+Times of one layer: a round of a 27B target has 48. SGLang's kernel also leaves every row's state; ours makes the accepted row's, timed as `state`.
+The short convolution before it is timed likewise (`convolution`), and compared with SGLang's outputs instead.
 """
 
 from __future__ import annotations
