@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the project's checks and end in one line of counts.
 
-usage: tests/run.py STEP [STEP ...] [--beside STEP[,STEP]] [--scenario NAME[,NAME]]
+usage: tests/run.py STEP [STEP ...] [--beside STEP[,STEP]] ... [--scenario NAME[,NAME]]
 Steps: lint, sanity, unit, package, awx, molecule, long. A linter or a Molecule scenario counts as one test; pytest reports its own
 numbers through JUnit files. A Python interpreter that is not there counts as one skipped test, by name. Steps named with
---beside run at the same time in a thread of their own, which then takes Molecule scenarios off the other's hands; what they
-print follows at the end. Exit status 1 when anything failed, or when nothing ran.
+--beside run at the same time in a thread of their own; the first of these then takes Molecule scenarios off the main one's
+hands, a further one fills the time in which those wait. What they print follows at the end. Exit status 1 when anything
+failed, or when nothing ran.
 """
 
 from __future__ import annotations
@@ -350,7 +351,7 @@ class Beside(Lane):
     """A lane in a thread of its own, which prints into a file."""
 
     def begin(self) -> None:
-        self.log = ROOT / ".build" / "beside.log"
+        self.log = ROOT / ".build" / f"beside-{self.steps[0]}.log"
         self.log.parent.mkdir(exist_ok=True)
         say(f"beside: {', '.join(self.steps)}; what they print goes to {self.log} and follows at the end")
         self.thread = threading.Thread(target=self._logged, daemon=True)
@@ -368,18 +369,24 @@ class Beside(Lane):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("steps", nargs="+", choices=sorted([*STEPS, "molecule"]), metavar="STEP")
-    parser.add_argument("--beside", default="", help="steps to run at the same time, separated by commas")
+    parser.add_argument(
+        "--beside",
+        action="append",
+        default=[],
+        help="steps to run at the same time, separated by commas; may be repeated",
+    )
     parser.add_argument("--scenario", default="", help="Molecule scenarios, separated by commas")
     options = parser.parse_args()
-    names = [name for name in options.beside.split(",") if name]
-    if unknown := sorted(set(names) - set(STEPS)):
+    beside = [lane.split(",") for lane in options.beside if lane]
+    if unknown := sorted({name for lane in beside for name in lane} - set(STEPS)):
         parser.error(f"--beside: there is no step {unknown[0]!r}; there are: {', '.join(sorted(STEPS))}")
     scenarios = collections.deque(molecule(options)) if "molecule" in options.steps else collections.deque()
     refresh_copy()
     lanes = [Lane([step for step in options.steps if step != "molecule"], options, scenarios)]
-    if names:
-        lanes.append(Beside(names, options, scenarios))
-        lanes[1].begin()
+    # Scenarios in two lanes at most: some wait for what a host does, and a third on two cores could make that late.
+    lanes += [Beside(steps, options, collections.deque() if i else scenarios) for i, steps in enumerate(beside)]
+    for lane in lanes[1:]:
+        lane.begin()
     lanes[0].run()
     totals = Totals()
     for lane in lanes:
