@@ -36,7 +36,7 @@ def lossless(bench: Bench) -> dict[str, Any]:
     prompts = [i for items in bench.prompts().values() for i in items]
     sampling = {**GREEDY, "max_new_tokens": 192}
     report = bench.begin(prompts=len(prompts), new_tokens=192, runs={})
-    names = ["plain", "dflash", "tree16-rows", "tree16", "tree32", "tree63", "tree63-conv"]
+    names = ["plain", "dflash", "tree16-rows", "tree16", "tree32", "tree63", "tree16-both", "tree63-both"]
     if bench.pair == "dense":
         # Trees at batch 1 to 4, the chain's own graph above.
         names = ["plain", "dflash", "chain", "tree16", "tree64", "tree16-fallback4"]
@@ -354,8 +354,11 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
         "tree64": [1, 4],
     }
     if model == HYBRID:
-        plan |= {"tree63": [1, 4], "tree16-rows": [1, 4, 16], "tree32-rows": [1, 4]}
-        plan |= {"tree16-conv": [1, 4, 16], "tree32-conv": [1, 4], "tree63-conv": [1, 4]}
+        plan["tree63"] = [1, 4]
+        for what in ("rows", "conv", "compact", "both"):
+            plan |= {f"{tree}-{what}": plan[tree] for tree in ("tree16", "tree32", "tree63")}
+        # 16 requests of 64 rows fit only where no row keeps a state.
+        plan["tree63-both"] = [1, 4, 16]
     waiting = [(name, plan[name]) for name in bench.only(list(plan))]
     while waiting:
         group, waiting = waiting[:parallel], waiting[parallel:]

@@ -26,16 +26,21 @@ class EngineError(RuntimeError):
 
 
 def variant(name: str) -> tuple[str, dict[str, str] | None]:
-    """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8); hybrid: tree16-rows, tree16-conv.
+    """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8), tree16-rows (hybrid).
 
-    -rows: SGLang's recurrent kernel. -conv: the tree convolution beside the tree recurrence.
+    -rows: SGLang's recurrent kernel. -conv: the tree convolution beside the tree recurrence. -compact: no states a row. -both: the last two.
     """
     algorithm, dummy, what = name.partition("-")
     if what.startswith("fallback"):
         return algorithm, {"SGLANG_DDTREE_MAX_TREE_BATCH": what[len("fallback") :]}
-    return algorithm, {"rows": {"SGLANG_DDTREE_TREE_RECURRENCE": "0"}, "conv": {"SGLANG_DDTREE_TREE_CONV": "1"}}.get(
-        what
-    )
+    conv, compact = {"SGLANG_DDTREE_TREE_CONV": "1"}, {"SGLANG_DDTREE_COMPACT_STATES": "1"}
+    known = {
+        "rows": {"SGLANG_DDTREE_TREE_RECURRENCE": "0"},
+        "conv": conv,
+        "compact": compact,
+        "both": {**conv, **compact},
+    }
+    return algorithm, known.get(what)
 
 
 class Engine:

@@ -38,10 +38,12 @@ for capability in map(int, sys.argv[1:]):
     state = {**{k: tree[k] for k in ("N", "H", "HV", "K", "V")}, "BLOCK_V": 32, "MAX_DEPTH": 15, "requests": 17}
     taps = {"HAS_BIAS": True, "SILU": True, "BLOCK": 512, "TAPS": conv.WIDTH}
     short = {n: "*bf16" for n in ("x_ptr", "weight_ptr", "bias_ptr", "state_ptr", "window_ptr", "out_ptr")}
-    integers = {"slot_ptr": "*i32", "window_slot_ptr": "*i32", "step_ptr": "*i64", "parent_ptr": "*i64", "mask_ptr": "*u8"}
+    indices = ("step_ptr", "tracked_slot_ptr", "tracked_step_ptr", "parent_ptr")
+    integers = {"slot_ptr": "*i32", "window_slot_ptr": "*i32", "mask_ptr": "*u8", **dict.fromkeys(indices, "*i64")}
     found[capability] = [
         compiled(recurrent._verify_kernel, capability, verify, {**half, **integers, "scale": "fp32"}),
         compiled(recurrent._state_kernel, capability, state, integers),
+        compiled(recurrent._commit_kernel, capability, {**state, "TRACKS": True}, integers),
         compiled(recurrent._ancestors_kernel, capability, {"N": 17, "N_POW2": 32, "MAX_DEPTH": 15}, integers),
         compiled(conv._tree_conv_kernel, capability, taps, {**short, **integers}),
     ]
@@ -62,5 +64,5 @@ def test_kernels_compile_and_fit_the_smaller_cards(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     for capability, shared in json.loads(done.stdout).items():
-        assert len(shared) == 4
+        assert len(shared) == 5
         assert max(shared) <= SHARED_BYTES[int(capability)]

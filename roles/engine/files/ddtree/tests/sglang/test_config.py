@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from ddtree.sglang import args as server_args
-from ddtree.sglang import cli
+from ddtree.sglang import cli, states
 from ddtree.sglang.config import (
     FORCE_SPINE_ENV,
     MAX_TREE_BATCH_ENV,
@@ -163,13 +163,13 @@ HYBRID_27B = {
 
 
 def test_state_of_a_27b_hybrid() -> None:
-    state = server_args.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
+    state = states.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
     assert 150e6 < state < 156e6
-    assert server_args.state_bytes(SimpleNamespace(**HYBRID_27B), 2) == state // 2
+    assert states.state_bytes(SimpleNamespace(**HYBRID_27B), 2) == state // 2
 
 
 def test_running_requests_follow_from_memory() -> None:
-    state = server_args.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
+    state = states.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
     plan = plan_memory(rows=17, state_bytes=state, available_bytes=70 * GIB, requested=None)
     need = ((plan.max_running_requests + 1) * 17 + plan.max_running_requests * 3 + 1) * state
     assert need <= 0.8 * 70 * GIB < need + 20 * state
@@ -178,7 +178,7 @@ def test_running_requests_follow_from_memory() -> None:
 
 
 def test_a_budget_that_does_not_fit_names_the_largest_that_does() -> None:
-    state = server_args.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
+    state = states.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
     with pytest.raises(ConfigError) as error:
         plan_memory(rows=65, state_bytes=state, available_bytes=70 * GIB, requested=8)
     best = int(str(error.value).split("--speculative-ddtree-budget ")[1].split()[0])

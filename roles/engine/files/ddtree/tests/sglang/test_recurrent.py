@@ -199,6 +199,50 @@ def test_states_of_accepted_rows_and_no_others() -> None:
     assert (intermediate == 777.0).all()
 
 
+@pytest.mark.parametrize("tracks", [True, False])
+def test_accepted_states_in_place(tracks: bool) -> None:
+    """Without states a row: a request's own slot becomes the accepted row's state, another slot the tracked row's, and no more."""
+    generator = torch.Generator().manual_seed(9)
+    rows, deepest = 17, 15
+    temporal = pool(2, 1, rows, 6, generator)[0]
+    fresh = temporal.clone()
+    nothing = torch.zeros((1,) * 6).expand(2, 4, rows, HV, V, K)
+    whole = recurrent.TreeRecurrence(temporal, nothing, H, deepest, compact=True)
+    parents = [random_tree(rows, deepest, generator) for dummy in range(3)]
+    slots, steps = [4, 0, 2], [rows - 1, -1, 3]
+    tracked_slots, tracked_steps = [1, 5, 3], [parents[0][rows - 1], -1, -1]
+    layers = []
+    for number in range(2):
+        one = {**layer(3, rows, 6, generator), "states": fresh[number]}
+        layers.append(one)
+        given = {n: one[n] for n in "qkvab"}
+        whole.target_verify(
+            one["a_log"],
+            one["dt_bias"],
+            **given,
+            ssm_states=temporal[number],
+            cache_indices=torch.tensor(slots, dtype=torch.int32),
+            query_start_loc=None,
+            cache_steps=rows,
+            retrieve_parent_token=torch.tensor(parents),
+        )
+    whole.commit(
+        torch.tensor(slots, dtype=torch.int32),
+        torch.tensor(parents),
+        torch.tensor(steps),
+        torch.tensor(tracked_slots) if tracks else None,
+        torch.tensor(tracked_steps) if tracks else None,
+    )
+    for number, one in enumerate(layers):
+        wanted = fresh[number].double()
+        expected = by_rows(one, parents, slots)[1]
+        for request, row, slot in [(0, steps[0], 4), (2, 3, 2)] + [(0, tracked_steps[0], 1)] * tracks:
+            wanted[slot] = expected[request, row]
+        torch.testing.assert_close(temporal[number].double(), wanted, rtol=2e-4, atol=2e-4)
+        untouched = [s for s in range(6) if s not in ({4, 2, 1} if tracks else {4, 2})]
+        assert torch.equal(temporal[number][untouched], fresh[number][untouched])
+
+
 def test_a_view_that_is_not_of_the_pool_is_refused() -> None:
     generator = torch.Generator().manual_seed(6)
     temporal, intermediate = pool(2, 1, 17, 3, generator)
@@ -270,3 +314,5 @@ def test_what_it_does_not_serve_keeps_sglangs_kernel(
     assert recurrent.install(target(chosen, states), H, rows, 15) is None
     assert nets.kernel_dispatcher.tree_verify_kernel == "SGLang's"
     assert [r.levelname for r in caplog.records if reason in r.getMessage()] == [level]
+    with pytest.raises(RuntimeError, match="SGLANG_DDTREE_COMPACT_STATES=1 leaves out what SGLang's kernel needs"):
+        recurrent.install(target(chosen, states), H, rows, 15, compact=True)

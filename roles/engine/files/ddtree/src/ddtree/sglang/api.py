@@ -117,6 +117,18 @@ COMMON: tuple[Any, ...] = (
         "validate_data",
     ),
     Call(_SPEC_UTILS + "_verify_commit_step_indices", "batch accept_index accept_lens draft_token_num"),
+    Call(
+        "sglang.kernels.ops.mamba.mamba_state_scatter_triton:scatter_mamba_states_after_mtp_verify",
+        "mamba_caches state_indices_tensor last_correct_step_indices mamba_track_indices mamba_steps_to_track",
+    ),
+    Override(
+        SRT + "mem_cache.kv_cache_configurator:KVCacheConfigurator._handle_max_mamba_cache", "self total_rest_memory"
+    ),
+    Name(SRT + "mem_cache.kv_cache_configurator:get_spec"),
+    Attributes(SRT + "mem_cache.kv_cache_configurator:KVCacheConfigurator", "mambaish_config server_args"),
+    Attributes(SRT + "mem_cache.memory_pool:MambaPool", "mamba_cache"),
+    Name(SRT + "mem_cache.memory_pool:torch.zeros"),
+    Attributes(SRT + "managers.schedule_batch:ScheduleBatch", "mamba_track_indices"),
     # worker
     Attributes(
         _DFLASH_WORKER,

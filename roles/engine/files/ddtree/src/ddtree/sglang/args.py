@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ddtree.sglang import releases
 from ddtree.sglang.config import ConfigError, DDTreeConfig, options_from_environment, plan_memory, resolve
 from ddtree.sglang.releases import above_one, is_on
+from ddtree.sglang.states import is_compact, row_bytes, state_bytes
 from ddtree.sglang.weights import checkpoint_bytes
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ def _plan_running_requests(server_args: ServerArgs, config: DDTreeConfig, model_
     plan = plan_memory(
         rows=config.rows,
         state_bytes=state_bytes(hybrid, server_args.tp_size),
+        row_bytes=row_bytes(hybrid, server_args.tp_size) if is_compact(config.rows, config.topk) else None,
         available_bytes=int(total * 2**20 * fraction) - weights // server_args.tp_size,
         requested=server_args.max_running_requests,
         default=DEFAULT_MAX_RUNNING_REQUESTS,
@@ -210,26 +212,3 @@ def _plan_running_requests(server_args: ServerArgs, config: DDTreeConfig, model_
             plan.available_bytes / 2**30,
             plan.state_bytes_per_request / 2**30,
         )
-
-
-def state_bytes(text_config: Any, tp_size: int) -> int:
-    """Bytes of one row's recurrent and convolution state over all linear layers of one tensor-parallel rank.
-
-    Gated delta net: SSM [value heads, key dim, value dim] in float32, convolution window in 16 bit.
-    """
-    layers = sum(1 for kind in _layer_types(text_config) if kind == "linear_attention")
-    heads, key_heads = text_config.linear_num_value_heads, text_config.linear_num_key_heads
-    key_dim, value_dim = text_config.linear_key_head_dim, text_config.linear_value_head_dim
-    ssm = heads * key_dim * value_dim * 4
-    conv = (2 * key_heads * key_dim + heads * value_dim) * (text_config.linear_conv_kernel_dim - 1) * 2
-    return layers * (ssm + conv) // tp_size
-
-
-def _layer_types(text_config: Any) -> list[str]:
-    explicit = getattr(text_config, "layer_types", None)
-    if explicit:
-        return list(explicit)
-    every = int(getattr(text_config, "full_attention_interval", 4))
-    return [
-        "full_attention" if (i + 1) % every == 0 else "linear_attention" for i in range(text_config.num_hidden_layers)
-    ]

@@ -110,6 +110,7 @@ def plan_memory(
     state_bytes: int,
     available_bytes: int,
     requested: int | None,
+    row_bytes: int | None = None,
     default: int = 48,
     state_slots_per_request: int = 3,
     kv_share: float = 0.2,
@@ -118,15 +119,16 @@ def plan_memory(
 ) -> MemoryPlan:
     """How many requests a hybrid (recurrent-state) target can run with ``rows`` verify rows.
 
-    During verification every row keeps a full recurrent state: ``rows * state_bytes`` per request, plus the pool's
-    persistent slots, plus one padding request. ``available_bytes`` is what weights leave of the static memory;
+    During verification every row keeps ``row_bytes`` per request, by default a full recurrent state, ``state_bytes``, plus the
+    pool's persistent slots, plus one padding request. ``available_bytes`` is what weights leave of the static memory;
     ``kv_share`` of it stays for attention KV. Raises :class:`ConfigError` when not even one request, or fewer than
     ``requested``, fit, naming the largest budget that does.
     """
     usable = int(available_bytes * (1.0 - kv_share))
+    a_row = state_bytes if row_bytes is None else row_bytes
 
     def fits(count: int, tree_rows: int) -> bool:
-        return (count + 1) * tree_rows * state_bytes + (count * state_slots_per_request + 1) * state_bytes <= usable
+        return (count + 1) * tree_rows * a_row + (count * state_slots_per_request + 1) * state_bytes <= usable
 
     wanted = 1 if requested is None else requested
     if not fits(wanted, rows):
@@ -137,13 +139,13 @@ def plan_memory(
             else "No tree fits: use --speculative-algorithm DFLASH, or a GPU with more memory."
         )
         raise ConfigError(
-            f"DDTREE budget {rows - 1} needs {(wanted + 1) * rows * state_bytes / 2**30:.1f} GiB of recurrent state for "
-            f"{wanted} running request(s) ({state_bytes / 2**20:.0f} MiB a row), but {usable / 2**30:.1f} GiB are left. "
+            f"DDTREE budget {rows - 1} needs {(wanted + 1) * rows * a_row / 2**30:.1f} GiB of recurrent state for "
+            f"{wanted} running request(s) ({a_row / 2**20:.0f} MiB a row), but {usable / 2**30:.1f} GiB are left. "
             + way_out
         )
     if requested is not None:
-        return MemoryPlan(requested, rows * state_bytes, available_bytes)
+        return MemoryPlan(requested, rows * a_row, available_bytes)
     count = 1
     while count < default and fits(count + 1, rows):
         count += 1
-    return MemoryPlan(count, rows * state_bytes, available_bytes)
+    return MemoryPlan(count, rows * a_row, available_bytes)

@@ -10,19 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ddtree.sglang import ALGORITHM, releases
+from ddtree.sglang import ALGORITHM, releases, states
 
 GET_SPEC_INFO = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.get_spec_info"
 DUMMY_VERIFY_INPUT = "sglang.srt.speculative.spec_info.create_dummy_verify_input"
 EXTRA_CONTEXT_LEN = "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len"
 UPDATE_FINISH_STATE = "sglang.srt.managers.schedule_batch.Req.update_finish_state"
+MAKE_POOL = "sglang.srt.mem_cache.memory_pool.MambaPool.__init__"
+SIZE_POOL = "sglang.srt.mem_cache.kv_cache_configurator.KVCacheConfigurator._handle_max_mamba_cache"
 VALIDATE_REQUEST = "sglang.srt.speculative.dflash_utils.validate_dflash_request"
 
 _installed = False
 
 
-def install() -> None:
-    """Register and apply the hooks once per process."""
+def install(compact: bool = False) -> None:
+    """Register and apply the hooks once per process.
+
+    Args:
+        compact: pools are made, and sized, without states a row (:mod:`ddtree.sglang.states`).
+    """
     global _installed
     if _installed:
         return
@@ -36,6 +42,9 @@ def install() -> None:
         init_cuda_graph_state,
         HookType.AROUND,
     )
+    if compact:
+        HookRegistry.register(MAKE_POOL, states.make_pool, HookType.AROUND)
+        HookRegistry.register(SIZE_POOL, states.size_pool, HookType.AROUND)
     HookRegistry.apply_hooks()
 
 

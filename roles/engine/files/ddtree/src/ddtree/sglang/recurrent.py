@@ -28,12 +28,9 @@ import torch
 import triton
 import triton.language as tl
 
-logger = logging.getLogger(__name__)
+from ddtree.sglang.states import COMPACT_STATES_ENV, MAX_RECURRENCE_ROWS, TREE_RECURRENCE_ENV
 
-MAX_ROWS = 64
-"""Rows of the largest tree taken this way: the [N, N] matrices of more spill out of the register file."""
-TREE_RECURRENCE_ENV = "SGLANG_DDTREE_TREE_RECURRENCE"
-"""0 keeps SGLang's kernel; 1 warns where this one cannot serve, which is otherwise only said."""
+logger = logging.getLogger(__name__)
 
 
 @triton.jit
@@ -165,6 +162,39 @@ def _verify_kernel(
 
 
 @triton.jit
+def _state_after(
+    before,
+    node,
+    rows,
+    head,
+    dim_k,
+    dim_v,
+    parent_ptr,
+    key_ptr,
+    update_ptr,
+    gate_ptr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    MAX_DEPTH: tl.constexpr,
+):
+    """The state after row ``node``, whose path begins at the state ``before`` [V, K]; ``rows`` is where the request's rows begin."""
+    last = tl.load(gate_ptr + (rows + node) * HV + head)
+    state = before * tl.exp(last)
+    for _depth in range(MAX_DEPTH + 1):
+        on_path = node >= 0
+        here = rows + tl.maximum(node, 0)
+        weight = tl.exp(last - tl.load(gate_ptr + here * HV + head))
+        key = tl.load(key_ptr + (here * H + head // (HV // H)) * K + dim_k)
+        update = tl.load(update_ptr + (here * HV + head) * V + dim_v)
+        state += tl.where(on_path, weight * update[:, None] * key[None, :], 0.0)
+        parent = tl.load(parent_ptr + tl.maximum(node, 0)).to(tl.int32)
+        node = tl.where(on_path & (parent < node), parent, -1)
+    return state
+
+
+@triton.jit
 def _state_kernel(
     state_ptr,
     slot_ptr,
@@ -201,20 +231,80 @@ def _state_kernel(
         dim_v = part * BLOCK_V + tl.arange(0, BLOCK_V)
         tile = head * V * K + dim_v[:, None] * K + dim_k[None, :]
         rows = (layer * requests + request) * N
-        last = tl.load(gate_ptr + (rows + step) * HV + head)
-        state = tl.load(state_ptr + layer * layer_stride + slot * slot_stride + tile).to(tl.float32) * tl.exp(last)
-        node = step
-        for _depth in range(MAX_DEPTH + 1):
-            on_path = node >= 0
-            here = rows + tl.maximum(node, 0)
-            weight = tl.exp(last - tl.load(gate_ptr + here * HV + head))
-            key = tl.load(key_ptr + (here * H + head // (HV // H)) * K + dim_k)
-            update = tl.load(update_ptr + (here * HV + head) * V + dim_v)
-            state += tl.where(on_path, weight * update[:, None] * key[None, :], 0.0)
-            parent = tl.load(parent_ptr + request * parent_stride + tl.maximum(node, 0)).to(tl.int32)
-            node = tl.where(on_path & (parent < node), parent, -1)
+        before = tl.load(state_ptr + layer * layer_stride + slot * slot_stride + tile).to(tl.float32)
+        parents = parent_ptr + request * parent_stride
+        state = _state_after(
+            before, step, rows, head, dim_k, dim_v, parents, key_ptr, update_ptr, gate_ptr, H, HV, K, V, MAX_DEPTH
+        )
         out = out_ptr + layer * out_layer_stride + request * out_request_stride + step * out_row_stride + tile
         tl.store(out, state.to(out_ptr.dtype.element_ty))
+
+
+@triton.jit
+def _commit_kernel(
+    state_ptr,
+    slot_ptr,
+    parent_ptr,
+    step_ptr,
+    tracked_slot_ptr,
+    tracked_step_ptr,
+    key_ptr,
+    update_ptr,
+    gate_ptr,
+    bs,
+    layer_stride,
+    slot_stride,
+    parent_stride,
+    requests: tl.constexpr,
+    N: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    MAX_DEPTH: tl.constexpr,
+    TRACKS: tl.constexpr,
+):
+    part = tl.program_id(0)
+    head = tl.program_id(1)
+    layer = (tl.program_id(2) // bs).to(tl.int64)
+    request = (tl.program_id(2) % bs).to(tl.int64)
+    step = tl.load(step_ptr + request).to(tl.int32)
+    slot = tl.load(slot_ptr + request).to(tl.int64)
+    if (step >= 0) & (slot >= 0):
+        dim_k = tl.arange(0, K)
+        dim_v = part * BLOCK_V + tl.arange(0, BLOCK_V)
+        rows = (layer * requests + request) * N
+        states = state_ptr + layer * layer_stride + head * V * K + dim_v[:, None] * K + dim_k[None, :]
+        parents = parent_ptr + request * parent_stride
+        # Every program reads and writes the same part of a slot, so that it may be written in place.
+        before = tl.load(states + slot * slot_stride).to(tl.float32)
+        if TRACKS:
+            tracked = tl.load(tracked_step_ptr + request).to(tl.int32)
+            if tracked >= 0:
+                kept = _state_after(
+                    before,
+                    tracked,
+                    rows,
+                    head,
+                    dim_k,
+                    dim_v,
+                    parents,
+                    key_ptr,
+                    update_ptr,
+                    gate_ptr,
+                    H,
+                    HV,
+                    K,
+                    V,
+                    MAX_DEPTH,
+                )
+                tracked_slot = tl.load(tracked_slot_ptr + request).to(tl.int64)
+                tl.store(states + tracked_slot * slot_stride, kept.to(state_ptr.dtype.element_ty))
+        state = _state_after(
+            before, step, rows, head, dim_k, dim_v, parents, key_ptr, update_ptr, gate_ptr, H, HV, K, V, MAX_DEPTH
+        )
+        tl.store(states + slot * slot_stride, state.to(state_ptr.dtype.element_ty))
 
 
 def ancestors(parent: torch.Tensor, mask: torch.Tensor, max_depth: int) -> None:
@@ -350,6 +440,54 @@ def make_states(
     )
 
 
+def commit_states(
+    states: torch.Tensor,
+    slots: torch.Tensor,
+    parent: torch.Tensor,
+    steps: torch.Tensor,
+    tracked_slots: torch.Tensor | None,
+    tracked_steps: torch.Tensor | None,
+    *,
+    keys: torch.Tensor,
+    updates: torch.Tensor,
+    gates: torch.Tensor,
+    max_depth: int,
+) -> None:
+    """Each request's ``states`` [S, slots, HV, V, K] become those after row ``steps`` [b] (-1: as they are), in place.
+
+    The state after ``tracked_steps`` [b] (-1: none), of the same path, goes to ``tracked_slots`` [b]. The rest as for :func:`make_states`.
+    """
+    layers, requests, rows, value_heads, value_dim = updates.shape
+    bs = steps.shape[0]
+    columns = min(32, value_dim)
+    tracks = tracked_steps is not None
+    _commit_kernel[(value_dim // columns, value_heads, layers * bs)](
+        states,
+        slots,
+        parent,
+        steps,
+        tracked_slots if tracks else slots,
+        tracked_steps if tracks else steps,
+        keys,
+        updates,
+        gates,
+        bs,
+        states.stride(0),
+        states.stride(1),
+        parent.stride(0),
+        requests=requests,
+        N=rows,
+        H=keys.shape[-2],
+        HV=value_heads,
+        K=keys.shape[-1],
+        V=value_dim,
+        BLOCK_V=columns,
+        MAX_DEPTH=max_depth,
+        TRACKS=tracks,
+        num_warps=4,
+    )
+
+
 class TreeRecurrence:
     """Takes the place of SGLang's recurrent kernel in tree verification, and makes the states that its commit copies.
 
@@ -358,10 +496,18 @@ class TreeRecurrence:
         intermediate: SGLang's states a row, [S, requests + 1, N, HV, V, K]: only accepted rows are written.
         key_heads: H.
         max_depth: block size - 1.
+        compact: ``intermediate`` is only a shape, so accepted states go straight into ``temporal``.
     """
 
-    def __init__(self, temporal: torch.Tensor, intermediate: torch.Tensor, key_heads: int, max_depth: int) -> None:
-        self.temporal, self.intermediate, self.max_depth = temporal, intermediate, max_depth
+    def __init__(
+        self,
+        temporal: torch.Tensor,
+        intermediate: torch.Tensor,
+        key_heads: int,
+        max_depth: int,
+        compact: bool = False,
+    ) -> None:
+        self.temporal, self.intermediate, self.max_depth, self.compact = temporal, intermediate, max_depth, compact
         layers, requests, rows, value_heads, value_dim, key_dim = intermediate.shape
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -433,8 +579,24 @@ class TreeRecurrence:
                 max_depth=self.max_depth,
             )
 
+    def commit(
+        self,
+        slots: torch.Tensor,
+        parent: torch.Tensor,
+        steps: torch.Tensor,
+        tracked_slots: torch.Tensor | None,
+        tracked_steps: torch.Tensor | None,
+    ) -> None:
+        """:func:`commit_states` of all layers."""
+        kept = {"keys": self.keys, "updates": self.updates, "gates": self.gates}
+        commit_states(
+            self.temporal, slots, parent, steps, tracked_slots, tracked_steps, **kept, max_depth=self.max_depth
+        )
 
-def install(model_runner: Any, key_heads: int, rows: int, max_depth: int) -> TreeRecurrence | None:
+
+def install(
+    model_runner: Any, key_heads: int, rows: int, max_depth: int, compact: bool = False
+) -> TreeRecurrence | None:
     """Put a :class:`TreeRecurrence` into the target's gated delta nets, or None and a line in the log that says what prevents it.
 
     Args:
@@ -442,6 +604,7 @@ def install(model_runner: Any, key_heads: int, rows: int, max_depth: int) -> Tre
         key_heads: key heads of this tensor-parallel rank.
         rows: verify rows, root included.
         max_depth: block size - 1.
+        compact: the pool holds no states a row, so that SGLang's kernel cannot serve instead.
     """
     from sglang.srt.layers.attention.linear.gdn_backend import GDNAttnBackend
 
@@ -450,10 +613,17 @@ def install(model_runner: Any, key_heads: int, rows: int, max_depth: int) -> Tre
     unfit = None
     if not isinstance(backend, GDNAttnBackend):
         unfit = f"it serves gated delta nets, and this target has {type(backend).__name__}"
-    elif rows > MAX_ROWS:
-        unfit = f"it takes at most {MAX_ROWS} rows, and budget {rows - 1} has {rows}; --speculative-ddtree-budget {MAX_ROWS - 1} is the largest for it"
+    elif rows > MAX_RECURRENCE_ROWS:
+        unfit = (
+            f"it takes at most {MAX_RECURRENCE_ROWS} rows, and budget {rows - 1} has {rows}; "
+            f"--speculative-ddtree-budget {MAX_RECURRENCE_ROWS - 1} is the largest for it"
+        )
     elif states.intermediate_ssm is None:
         unfit = "SGLang keeps no states a row here"
+    if unfit and compact:
+        raise RuntimeError(
+            f"DDTREE: {COMPACT_STATES_ENV}=1 leaves out what SGLang's kernel needs, and {unfit}. Leave it unset."
+        )
     if unfit:
         asked = os.environ.get(TREE_RECURRENCE_ENV) == "1"
         logger.log(
@@ -462,6 +632,6 @@ def install(model_runner: Any, key_heads: int, rows: int, max_depth: int) -> Tre
             unfit,
         )
         return None
-    made = TreeRecurrence(states.temporal, states.intermediate_ssm, key_heads, max_depth)
+    made = TreeRecurrence(states.temporal, states.intermediate_ssm, key_heads, max_depth, compact)
     backend.kernel_dispatcher.tree_verify_kernel = made
     return made

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +30,7 @@ from sglang.srt.speculative.spec_utils import (
     prepare_mamba_track_for_verify,
 )
 
-from ddtree.sglang import api, conv, hooks, kernels, recurrent, releases
+from ddtree.sglang import api, conv, hooks, kernels, recurrent, releases, states
 from ddtree.sglang.buffers import Draft, Round, RoundBuffers
 from ddtree.sglang.choice import adjust_logits, agree_across_ranks, choose, is_plain_greedy
 from ddtree.sglang.commit import CapturedCommit, keep_path, walk
@@ -62,7 +63,6 @@ class DDTreeWorker(DFlashWorkerV2):
     def __init__(self, server_args: ServerArgs, target_worker: TpModelWorker, **passed: Any) -> None:
         """``passed``: ranks and ports as SGLang hands them to DFLASH's worker, by name."""
         api.refuse_missing(self.release)
-        hooks.install()
         force_spine, max_tree_batch = options_from_environment()
         settings = self.release.speculative(server_args)
         self.config = DDTreeConfig(
@@ -72,6 +72,8 @@ class DDTreeWorker(DFlashWorkerV2):
             force_spine=force_spine,
             max_tree_batch=max_tree_batch,
         )
+        self._is_compact = states.is_compact(self.config.rows, self.config.topk)
+        hooks.install(self._is_compact)
         with self.release.draft_scope(self.config.block_size):
             super().__init__(
                 server_args=self.release.draft_arguments(server_args, self.config.block_size),
@@ -107,10 +109,14 @@ class DDTreeWorker(DFlashWorkerV2):
         if self._graphs_enabled and os.environ.get(EAGER_COMMIT_ENV) != "1":
             self._captured_commit = CapturedCommit(self, self._draft_of_runner, self._forced)
             self.model_runner.capture_tail_hooks.append(self._captured_commit)
-        if self._is_hybrid and not self.config.is_chain and os.environ.get(recurrent.TREE_RECURRENCE_ENV) != "0":
+        if self._is_hybrid and not self.config.is_chain and os.environ.get(states.TREE_RECURRENCE_ENV) != "0":
             key_heads = int(mambaish_config(self.model_runner.model_config).linear_num_key_heads)
             self._recurrence = recurrent.install(
-                self.model_runner, key_heads // get_tp_group().world_size, self.config.rows, self.config.block_size - 1
+                self.model_runner,
+                key_heads // get_tp_group().world_size,
+                self.config.rows,
+                self.config.block_size - 1,
+                self._is_compact,
             )
             self._has_tree_conv = self._recurrence is not None and conv.install(self.model_runner)
 
@@ -231,11 +237,7 @@ class DDTreeWorker(DFlashWorkerV2):
             else:
                 results = self._accept(batch, draft, logits_output.next_token_logits, grammar_mask)
             if self._need_mamba_verify_commit:
-                if self._recurrence is not None:
-                    self._make_states(batch, draft, results)
-                commit_mamba_states_after_verify(
-                    self.target_worker, batch, results.accept_lens, results.accept_index, draft_token_num=draft.rows
-                )
+                self._commit_states(batch, draft, results)
             # As in DFLASH: after the recurrent state, before the drafter's KV, which nothing of the scheduler reads.
             if on_publish is not None:
                 on_publish(results.new_seq_lens)
@@ -455,24 +457,53 @@ class DDTreeWorker(DFlashWorkerV2):
             self._forced.apply(draft, results, batch.seq_lens, None)
         return results
 
-    def _make_states(self, batch: ScheduleBatch, draft: Draft, results: Round) -> None:
-        """Recurrent states that the commit, next, copies: of the last accepted row, and of the one that prefix caching keeps."""
-        from sglang.srt.speculative.spec_utils import _verify_commit_step_indices
+    def _commit_states(self, batch: ScheduleBatch, draft: Draft, results: Round) -> None:
+        """Recurrent and convolution state of the last accepted row into the request's slot, and of the row that prefix caching keeps."""
+        if self._recurrence is not None:
+            from sglang.srt.speculative.spec_utils import _verify_commit_step_indices
 
-        steps = _verify_commit_step_indices(
-            batch=batch,
-            accept_index=results.accept_index,
-            accept_lens=results.accept_lens,
-            draft_token_num=draft.rows,
+            steps, tracked = _verify_commit_step_indices(
+                batch=batch,
+                accept_index=results.accept_index,
+                accept_lens=results.accept_lens,
+                draft_token_num=draft.rows,
+            )
+            slots = self.model_runner.attn_backend.linear_attn_backend.forward_metadata.mamba_cache_indices
+            if self._is_compact:
+                self._recurrence.commit(slots, draft.parent, steps, batch.mamba_track_indices, tracked)
+                self._commit_windows(slots, steps, batch.mamba_track_indices, tracked)
+                return
+            # What SGLang's commit, next, copies.
+            self._recurrence.make(slots, draft.parent, [rows for rows in (steps, tracked) if rows is not None])
+        commit_mamba_states_after_verify(
+            self.target_worker, batch, results.accept_lens, results.accept_index, draft_token_num=draft.rows
         )
-        slots = self.model_runner.attn_backend.linear_attn_backend.forward_metadata.mamba_cache_indices
-        self._recurrence.make(slots, draft.parent, [rows for rows in steps if rows is not None])
+
+    def _commit_windows(
+        self,
+        slots: torch.Tensor,
+        steps: torch.Tensor,
+        tracked_slots: torch.Tensor | None,
+        tracked_steps: torch.Tensor | None,
+    ) -> None:
+        """SGLang's commit of the convolution windows alone: without recurrent states it has none to copy."""
+        from sglang.kernels.ops.mamba.mamba_state_scatter_triton import scatter_mamba_states_after_mtp_verify
+
+        pool = self.model_runner.req_to_token_pool.get_speculative_mamba2_params_all_layers()
+        windows = SimpleNamespace(
+            temporal=pool.temporal[:0],
+            intermediate_ssm=None,
+            conv=pool.conv,
+            intermediate_conv_window=pool.intermediate_conv_window,
+        )
+        scatter_mamba_states_after_mtp_verify(windows, slots[: len(steps)], steps, tracked_slots, tracked_steps)
 
     def _recurrent_note(self) -> str:
         if not self._is_hybrid:
             return ""
         note = f"tree recurrence={self._recurrence is not None}, "
-        return note + "tree convolution=True, " if self._has_tree_conv else note
+        note += "tree convolution=True, " if self._has_tree_conv else ""
+        return note + "states a row=False, " if self._is_compact else note
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
         if self._metrics is not None:
