@@ -8,6 +8,7 @@ import ensurepip
 import hashlib
 import platform
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -42,8 +43,9 @@ def lock_text(pins: list[tuple[str, str, str]], name: str = "transformers-tiny")
 
 
 def bundled_pip() -> Path:
-    """The wheel of pip inside this Python; the test is skipped where a distribution took it out."""
-    found = sorted((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
+    """The wheel of pip that comes with this Python, inside it or, on Debian, in a folder of its own; the test is skipped without one."""
+    folders = [Path(ensurepip.__file__).parent / "_bundled", Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or "/")]
+    found = sorted(wheel for folder in folders for wheel in folder.glob("pip-*.whl"))
     if not found or host.glibc() is None:
         pytest.skip("this Python carries no wheel of pip, or is not on glibc")
     return found[0]
