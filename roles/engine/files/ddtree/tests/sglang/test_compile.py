@@ -38,12 +38,12 @@ for capability in map(int, sys.argv[1:]):
     state = {**{k: tree[k] for k in ("N", "H", "HV", "K", "V")}, "BLOCK_V": 32, "MAX_DEPTH": 15, "requests": 17}
     taps = {"HAS_BIAS": True, "SILU": True, "BLOCK": 512, "TAPS": conv.WIDTH}
     short = {n: "*bf16" for n in ("x_ptr", "weight_ptr", "bias_ptr", "state_ptr", "window_ptr", "out_ptr")}
-    indices = ("step_ptr", "tracked_slot_ptr", "tracked_step_ptr", "parent_ptr")
+    indices = ("step_ptr", "out_slot_ptr", "parent_ptr")
     integers = {"slot_ptr": "*i32", "window_slot_ptr": "*i32", "mask_ptr": "*u8", **dict.fromkeys(indices, "*i64")}
     found[capability] = [
         compiled(recurrent._verify_kernel, capability, verify, {**half, **integers, "scale": "fp32"}),
-        compiled(recurrent._state_kernel, capability, state, integers),
-        compiled(recurrent._commit_kernel, capability, {**state, "TRACKS": True}, integers),
+        compiled(recurrent._state_kernel, capability, {**state, "INTO_SLOTS": False}, integers),
+        compiled(recurrent._state_kernel, capability, {**state, "INTO_SLOTS": True}, integers),
         compiled(recurrent._ancestors_kernel, capability, {"N": 17, "N_POW2": 32, "MAX_DEPTH": 15}, integers),
         compiled(conv._tree_conv_kernel, capability, taps, {**short, **integers}),
     ]

@@ -11,13 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 from ddtree.sglang import args as server_args
-from ddtree.sglang import cli, states
+from ddtree.sglang import cli
 from ddtree.sglang.config import (
     FORCE_SPINE_ENV,
     MAX_TREE_BATCH_ENV,
     ConfigError,
     options_from_environment,
-    plan_memory,
     resolve,
 )
 from ddtree.sglang.weights import checkpoint_bytes, parameter_count
@@ -149,44 +148,6 @@ def test_options_of_another_algorithm_are_refused() -> None:
 def test_conflicting_budget_is_refused() -> None:
     with pytest.raises(ConfigError, match="Give one of them"):
         cli.apply_options(namespace(speculative_ddtree_budget=16, speculative_num_draft_tokens=33), {})
-
-
-# 48 gated-delta-net layers of 48 heads of 128 x 128 in float32: a 27B hybrid.
-HYBRID_27B = {
-    "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 16,
-    "linear_num_value_heads": 48,
-    "linear_num_key_heads": 16,
-    "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128,
-    "linear_conv_kernel_dim": 4,
-}
-
-
-def test_state_of_a_27b_hybrid() -> None:
-    state = states.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
-    assert 150e6 < state < 156e6
-    assert states.state_bytes(SimpleNamespace(**HYBRID_27B), 2) == state // 2
-
-
-def test_running_requests_follow_from_memory() -> None:
-    state = states.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
-    plan = plan_memory(rows=17, state_bytes=state, available_bytes=70 * GIB, requested=None)
-    need = ((plan.max_running_requests + 1) * 17 + plan.max_running_requests * 3 + 1) * state
-    assert need <= 0.8 * 70 * GIB < need + 20 * state
-    assert plan_memory(rows=17, state_bytes=1000, available_bytes=70 * GIB, requested=None).max_running_requests == 48
-    assert plan_memory(rows=17, state_bytes=state, available_bytes=70 * GIB, requested=4).max_running_requests == 4
-
-
-def test_a_budget_that_does_not_fit_names_the_largest_that_does() -> None:
-    state = states.state_bytes(SimpleNamespace(**HYBRID_27B), 1)
-    with pytest.raises(ConfigError) as error:
-        plan_memory(rows=65, state_bytes=state, available_bytes=70 * GIB, requested=8)
-    best = int(str(error.value).split("--speculative-ddtree-budget ")[1].split()[0])
-    plan_memory(rows=best + 1, state_bytes=state, available_bytes=70 * GIB, requested=8)
-    with pytest.raises(ConfigError):
-        plan_memory(rows=best + 2, state_bytes=state, available_bytes=70 * GIB, requested=8)
-    with pytest.raises(ConfigError, match="DFLASH"):
-        plan_memory(rows=17, state_bytes=state, available_bytes=GIB, requested=8)
 
 
 def test_checkpoint_size(tmp_path: Path) -> None:

@@ -163,6 +163,23 @@ def pool(layers: int, requests: int, rows: int, slots: int, generator: torch.Gen
     return temporal, intermediate
 
 
+def verify_layer(
+    whole: recurrent.TreeRecurrence, number: int, one: dict, parents: list[list[int]], slots: list[int]
+) -> None:
+    """One layer's verification, with what SGLang hands to its kernel."""
+    given = {n: one[n] for n in "qkvab"}
+    whole.target_verify(
+        one["a_log"],
+        one["dt_bias"],
+        **given,
+        ssm_states=whole.temporal[number],
+        cache_indices=torch.tensor(slots, dtype=torch.int32),
+        query_start_loc=None,
+        cache_steps=len(parents[0]),
+        retrieve_parent_token=torch.tensor(parents),
+    )
+
+
 def test_states_of_accepted_rows_and_no_others() -> None:
     """Two layers of a pool, three requests of which one accepts nothing; prefix caching wants a row on one path."""
     generator = torch.Generator().manual_seed(5)
@@ -175,17 +192,7 @@ def test_states_of_accepted_rows_and_no_others() -> None:
     for number in range(2):
         one = layer(3, rows, 5, generator)
         layers.append({**one, "states": temporal[number]})
-        given = {n: one[n] for n in "qkvab"}
-        whole.target_verify(
-            one["a_log"],
-            one["dt_bias"],
-            **given,
-            ssm_states=temporal[number],
-            cache_indices=torch.tensor(slots, dtype=torch.int32),
-            query_start_loc=None,
-            cache_steps=rows,
-            retrieve_parent_token=torch.tensor(parents),
-        )
+        verify_layer(whole, number, one, parents, slots)
     whole.make(
         torch.tensor(slots, dtype=torch.int32), torch.tensor(parents), [torch.tensor(steps), torch.tensor(tracked)]
     )
@@ -207,7 +214,7 @@ def test_accepted_states_in_place(tracks: bool) -> None:
     temporal = pool(2, 1, rows, 6, generator)[0]
     fresh = temporal.clone()
     nothing = torch.zeros((1,) * 6).expand(2, 4, rows, HV, V, K)
-    whole = recurrent.TreeRecurrence(temporal, nothing, H, deepest, compact=True)
+    whole = recurrent.TreeRecurrence(temporal, nothing, H, deepest)
     parents = [random_tree(rows, deepest, generator) for dummy in range(3)]
     slots, steps = [4, 0, 2], [rows - 1, -1, 3]
     tracked_slots, tracked_steps = [1, 5, 3], [parents[0][rows - 1], -1, -1]
@@ -215,17 +222,7 @@ def test_accepted_states_in_place(tracks: bool) -> None:
     for number in range(2):
         one = {**layer(3, rows, 6, generator), "states": fresh[number]}
         layers.append(one)
-        given = {n: one[n] for n in "qkvab"}
-        whole.target_verify(
-            one["a_log"],
-            one["dt_bias"],
-            **given,
-            ssm_states=temporal[number],
-            cache_indices=torch.tensor(slots, dtype=torch.int32),
-            query_start_loc=None,
-            cache_steps=rows,
-            retrieve_parent_token=torch.tensor(parents),
-        )
+        verify_layer(whole, number, one, parents, slots)
     whole.commit(
         torch.tensor(slots, dtype=torch.int32),
         torch.tensor(parents),

@@ -14,21 +14,22 @@ from ddtree.sglang import states
 from ddtree.sglang.config import ConfigError, plan_memory
 
 GIB = 2**30
-# Qwen3.6-27B: 48 of 64 layers are gated delta nets.
+# 48 gated-delta-net layers of 48 heads of 128 x 128 in float32: Qwen3.6-27B.
 HYBRID = SimpleNamespace(
-    num_hidden_layers=64,
-    full_attention_interval=4,
+    layer_types=["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 16,
     linear_num_value_heads=48,
     linear_num_key_heads=16,
     linear_key_head_dim=128,
     linear_value_head_dim=128,
     linear_conv_kernel_dim=4,
 )
+# The same, said by its configuration in the other way.
+BY_INTERVAL = SimpleNamespace(**{**vars(HYBRID), "layer_types": None}, num_hidden_layers=64, full_attention_interval=4)
 
 
 def test_bytes_of_a_row_with_and_without_a_state() -> None:
     state = 48 * (48 * 128 * 128 * 4 + 10240 * 3 * 2)
-    assert states.state_bytes(HYBRID, 1) == state
+    assert states.state_bytes(HYBRID, 1) == states.state_bytes(BY_INTERVAL, 1) == state
     kept = 48 * ((16 * 128 + 48 * 128 + 48) * 4 + 10240 * 3 * 2)
     assert states.row_bytes(HYBRID, 1) == kept
     assert states.row_bytes(HYBRID, 2) == kept // 2
@@ -49,6 +50,33 @@ def test_bytes_of_a_row_with_and_without_a_state() -> None:
 )
 def test_whose_rows_keep_no_states(rows: int, topk: int, environ: dict[str, str], expected: bool) -> None:
     assert states.is_compact(rows, topk, environ) is expected
+
+
+def test_state_of_a_27b_hybrid() -> None:
+    state = states.state_bytes(HYBRID, 1)
+    assert 150e6 < state < 156e6
+    assert states.state_bytes(HYBRID, 2) == state // 2
+
+
+def test_running_requests_follow_from_memory() -> None:
+    state = states.state_bytes(HYBRID, 1)
+    plan = plan_memory(rows=17, state_bytes=state, available_bytes=70 * GIB, requested=None)
+    need = ((plan.max_running_requests + 1) * 17 + plan.max_running_requests * 3 + 1) * state
+    assert need <= 0.8 * 70 * GIB < need + 20 * state
+    assert plan_memory(rows=17, state_bytes=1000, available_bytes=70 * GIB, requested=None).max_running_requests == 48
+    assert plan_memory(rows=17, state_bytes=state, available_bytes=70 * GIB, requested=4).max_running_requests == 4
+
+
+def test_a_budget_that_does_not_fit_names_the_largest_that_does() -> None:
+    state = states.state_bytes(HYBRID, 1)
+    with pytest.raises(ConfigError) as error:
+        plan_memory(rows=65, state_bytes=state, available_bytes=70 * GIB, requested=8)
+    best = int(str(error.value).split("--speculative-ddtree-budget ")[1].split()[0])
+    plan_memory(rows=best + 1, state_bytes=state, available_bytes=70 * GIB, requested=8)
+    with pytest.raises(ConfigError):
+        plan_memory(rows=best + 2, state_bytes=state, available_bytes=70 * GIB, requested=8)
+    with pytest.raises(ConfigError, match="DFLASH"):
+        plan_memory(rows=17, state_bytes=state, available_bytes=GIB, requested=8)
 
 
 def test_more_requests_fit_without_states() -> None:

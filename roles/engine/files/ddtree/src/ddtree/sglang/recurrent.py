@@ -162,39 +162,6 @@ def _verify_kernel(
 
 
 @triton.jit
-def _state_after(
-    before,
-    node,
-    rows,
-    head,
-    dim_k,
-    dim_v,
-    parent_ptr,
-    key_ptr,
-    update_ptr,
-    gate_ptr,
-    H: tl.constexpr,
-    HV: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    MAX_DEPTH: tl.constexpr,
-):
-    """The state after row ``node``, whose path begins at the state ``before`` [V, K]; ``rows`` is where the request's rows begin."""
-    last = tl.load(gate_ptr + (rows + node) * HV + head)
-    state = before * tl.exp(last)
-    for _depth in range(MAX_DEPTH + 1):
-        on_path = node >= 0
-        here = rows + tl.maximum(node, 0)
-        weight = tl.exp(last - tl.load(gate_ptr + here * HV + head))
-        key = tl.load(key_ptr + (here * H + head // (HV // H)) * K + dim_k)
-        update = tl.load(update_ptr + (here * HV + head) * V + dim_v)
-        state += tl.where(on_path, weight * update[:, None] * key[None, :], 0.0)
-        parent = tl.load(parent_ptr + tl.maximum(node, 0)).to(tl.int32)
-        node = tl.where(on_path & (parent < node), parent, -1)
-    return state
-
-
-@triton.jit
 def _state_kernel(
     state_ptr,
     slot_ptr,
@@ -204,12 +171,13 @@ def _state_kernel(
     update_ptr,
     gate_ptr,
     out_ptr,
+    out_slot_ptr,
     bs,
     layer_stride,
     slot_stride,
     parent_stride,
     out_layer_stride,
-    out_request_stride,
+    out_place_stride,
     out_row_stride,
     requests: tl.constexpr,
     N: tl.constexpr,
@@ -219,6 +187,7 @@ def _state_kernel(
     V: tl.constexpr,
     BLOCK_V: tl.constexpr,
     MAX_DEPTH: tl.constexpr,
+    INTO_SLOTS: tl.constexpr,
 ):
     part = tl.program_id(0)
     head = tl.program_id(1)
@@ -231,80 +200,23 @@ def _state_kernel(
         dim_v = part * BLOCK_V + tl.arange(0, BLOCK_V)
         tile = head * V * K + dim_v[:, None] * K + dim_k[None, :]
         rows = (layer * requests + request) * N
-        before = tl.load(state_ptr + layer * layer_stride + slot * slot_stride + tile).to(tl.float32)
-        parents = parent_ptr + request * parent_stride
-        state = _state_after(
-            before, step, rows, head, dim_k, dim_v, parents, key_ptr, update_ptr, gate_ptr, H, HV, K, V, MAX_DEPTH
-        )
-        out = out_ptr + layer * out_layer_stride + request * out_request_stride + step * out_row_stride + tile
-        tl.store(out, state.to(out_ptr.dtype.element_ty))
-
-
-@triton.jit
-def _commit_kernel(
-    state_ptr,
-    slot_ptr,
-    parent_ptr,
-    step_ptr,
-    tracked_slot_ptr,
-    tracked_step_ptr,
-    key_ptr,
-    update_ptr,
-    gate_ptr,
-    bs,
-    layer_stride,
-    slot_stride,
-    parent_stride,
-    requests: tl.constexpr,
-    N: tl.constexpr,
-    H: tl.constexpr,
-    HV: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BLOCK_V: tl.constexpr,
-    MAX_DEPTH: tl.constexpr,
-    TRACKS: tl.constexpr,
-):
-    part = tl.program_id(0)
-    head = tl.program_id(1)
-    layer = (tl.program_id(2) // bs).to(tl.int64)
-    request = (tl.program_id(2) % bs).to(tl.int64)
-    step = tl.load(step_ptr + request).to(tl.int32)
-    slot = tl.load(slot_ptr + request).to(tl.int64)
-    if (step >= 0) & (slot >= 0):
-        dim_k = tl.arange(0, K)
-        dim_v = part * BLOCK_V + tl.arange(0, BLOCK_V)
-        rows = (layer * requests + request) * N
-        states = state_ptr + layer * layer_stride + head * V * K + dim_v[:, None] * K + dim_k[None, :]
-        parents = parent_ptr + request * parent_stride
-        # Every program reads and writes the same part of a slot, so that it may be written in place.
-        before = tl.load(states + slot * slot_stride).to(tl.float32)
-        if TRACKS:
-            tracked = tl.load(tracked_step_ptr + request).to(tl.int32)
-            if tracked >= 0:
-                kept = _state_after(
-                    before,
-                    tracked,
-                    rows,
-                    head,
-                    dim_k,
-                    dim_v,
-                    parents,
-                    key_ptr,
-                    update_ptr,
-                    gate_ptr,
-                    H,
-                    HV,
-                    K,
-                    V,
-                    MAX_DEPTH,
-                )
-                tracked_slot = tl.load(tracked_slot_ptr + request).to(tl.int64)
-                tl.store(states + tracked_slot * slot_stride, kept.to(state_ptr.dtype.element_ty))
-        state = _state_after(
-            before, step, rows, head, dim_k, dim_v, parents, key_ptr, update_ptr, gate_ptr, H, HV, K, V, MAX_DEPTH
-        )
-        tl.store(states + slot * slot_stride, state.to(state_ptr.dtype.element_ty))
+        last = tl.load(gate_ptr + (rows + step) * HV + head)
+        state = tl.load(state_ptr + layer * layer_stride + slot * slot_stride + tile).to(tl.float32) * tl.exp(last)
+        node = step
+        for _depth in range(MAX_DEPTH + 1):
+            on_path = node >= 0
+            here = rows + tl.maximum(node, 0)
+            weight = tl.exp(last - tl.load(gate_ptr + here * HV + head))
+            key = tl.load(key_ptr + (here * H + head // (HV // H)) * K + dim_k)
+            update = tl.load(update_ptr + (here * HV + head) * V + dim_v)
+            state += tl.where(on_path, weight * update[:, None] * key[None, :], 0.0)
+            parent = tl.load(parent_ptr + request * parent_stride + tl.maximum(node, 0)).to(tl.int32)
+            node = tl.where(on_path & (parent < node), parent, -1)
+        # In place where that is the slot itself: every program reads and writes the same part of it.
+        place = request * out_place_stride + step * out_row_stride
+        if INTO_SLOTS:
+            place = tl.load(out_slot_ptr + request).to(tl.int64) * out_place_stride
+        tl.store(out_ptr + layer * out_layer_stride + place + tile, state.to(out_ptr.dtype.element_ty))
 
 
 def ancestors(parent: torch.Tensor, mask: torch.Tensor, max_depth: int) -> None:
@@ -403,11 +315,12 @@ def make_states(
     gates: torch.Tensor,
     out: torch.Tensor,
     max_depth: int,
+    out_slots: torch.Tensor | None = None,
 ) -> None:
-    """The state after row ``steps`` [b] of each request (-1: none), of all layers, into ``out`` at that row.
+    """The state after row ``steps`` [b] of each request (-1: none), of all layers, into ``out`` at that row, or at ``out_slots`` [b].
 
     ``states`` [S, slots, HV, V, K]; ``keys``, ``updates`` and ``gates`` as :func:`verify` left them, [S, requests, N, ...]; ``parent`` [b, N];
-    ``out`` [S, requests, N, HV, V, K].
+    ``out`` [S, requests, N, HV, V, K], or with ``out_slots`` [S, slots, HV, V, K], which may be ``states`` itself.
     """
     layers, requests, rows, value_heads, value_dim = updates.shape
     bs = steps.shape[0]
@@ -421,6 +334,7 @@ def make_states(
         updates,
         gates,
         out,
+        slots if out_slots is None else out_slots,
         bs,
         states.stride(0),
         states.stride(1),
@@ -436,54 +350,7 @@ def make_states(
         V=value_dim,
         BLOCK_V=columns,
         MAX_DEPTH=max_depth,
-        num_warps=4,
-    )
-
-
-def commit_states(
-    states: torch.Tensor,
-    slots: torch.Tensor,
-    parent: torch.Tensor,
-    steps: torch.Tensor,
-    tracked_slots: torch.Tensor | None,
-    tracked_steps: torch.Tensor | None,
-    *,
-    keys: torch.Tensor,
-    updates: torch.Tensor,
-    gates: torch.Tensor,
-    max_depth: int,
-) -> None:
-    """Each request's ``states`` [S, slots, HV, V, K] become those after row ``steps`` [b] (-1: as they are), in place.
-
-    The state after ``tracked_steps`` [b] (-1: none), of the same path, goes to ``tracked_slots`` [b]. The rest as for :func:`make_states`.
-    """
-    layers, requests, rows, value_heads, value_dim = updates.shape
-    bs = steps.shape[0]
-    columns = min(32, value_dim)
-    tracks = tracked_steps is not None
-    _commit_kernel[(value_dim // columns, value_heads, layers * bs)](
-        states,
-        slots,
-        parent,
-        steps,
-        tracked_slots if tracks else slots,
-        tracked_steps if tracks else steps,
-        keys,
-        updates,
-        gates,
-        bs,
-        states.stride(0),
-        states.stride(1),
-        parent.stride(0),
-        requests=requests,
-        N=rows,
-        H=keys.shape[-2],
-        HV=value_heads,
-        K=keys.shape[-1],
-        V=value_dim,
-        BLOCK_V=columns,
-        MAX_DEPTH=max_depth,
-        TRACKS=tracks,
+        INTO_SLOTS=out_slots is not None,
         num_warps=4,
     )
 
@@ -493,21 +360,13 @@ class TreeRecurrence:
 
     Args:
         temporal: states of all layers, [S, slots, HV, V, K].
-        intermediate: SGLang's states a row, [S, requests + 1, N, HV, V, K]: only accepted rows are written.
+        intermediate: SGLang's states a row, [S, requests + 1, N, HV, V, K]: :meth:`make` writes accepted rows, :meth:`commit` none.
         key_heads: H.
         max_depth: block size - 1.
-        compact: ``intermediate`` is only a shape, so accepted states go straight into ``temporal``.
     """
 
-    def __init__(
-        self,
-        temporal: torch.Tensor,
-        intermediate: torch.Tensor,
-        key_heads: int,
-        max_depth: int,
-        compact: bool = False,
-    ) -> None:
-        self.temporal, self.intermediate, self.max_depth, self.compact = temporal, intermediate, max_depth, compact
+    def __init__(self, temporal: torch.Tensor, intermediate: torch.Tensor, key_heads: int, max_depth: int) -> None:
+        self.temporal, self.intermediate, self.max_depth = temporal, intermediate, max_depth
         layers, requests, rows, value_heads, value_dim, key_dim = intermediate.shape
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -564,20 +423,14 @@ class TreeRecurrence:
             max_depth=self.max_depth,
         )
 
+    def _make(self, slots: torch.Tensor, parent: torch.Tensor, steps: torch.Tensor, **into: torch.Tensor) -> None:
+        kept = {"keys": self.keys, "updates": self.updates, "gates": self.gates}
+        make_states(self.temporal, slots, parent, steps, **kept, **into, max_depth=self.max_depth)
+
     def make(self, slots: torch.Tensor, parent: torch.Tensor, steps: list[torch.Tensor]) -> None:
         """States after each of ``steps`` (rows, int [b], -1 for none) where SGLang's commit looks for them."""
         for each in steps:
-            make_states(
-                self.temporal,
-                slots,
-                parent,
-                each,
-                keys=self.keys,
-                updates=self.updates,
-                gates=self.gates,
-                out=self.intermediate,
-                max_depth=self.max_depth,
-            )
+            self._make(slots, parent, each, out=self.intermediate)
 
     def commit(
         self,
@@ -587,11 +440,11 @@ class TreeRecurrence:
         tracked_slots: torch.Tensor | None,
         tracked_steps: torch.Tensor | None,
     ) -> None:
-        """:func:`commit_states` of all layers."""
-        kept = {"keys": self.keys, "updates": self.updates, "gates": self.gates}
-        commit_states(
-            self.temporal, slots, parent, steps, tracked_slots, tracked_steps, **kept, max_depth=self.max_depth
-        )
+        """Each request's own state becomes that after row ``steps`` [b] (-1: stays), in place; after ``tracked_steps`` to ``tracked_slots``."""
+        # The tracked row first: it too begins at the state that the other replaces.
+        if tracked_steps is not None:
+            self._make(slots, parent, tracked_steps, out=self.temporal, out_slots=tracked_slots)
+        self._make(slots, parent, steps, out=self.temporal, out_slots=slots)
 
 
 def install(
@@ -632,6 +485,6 @@ def install(
             unfit,
         )
         return None
-    made = TreeRecurrence(states.temporal, states.intermediate_ssm, key_heads, max_depth, compact)
+    made = TreeRecurrence(states.temporal, states.intermediate_ssm, key_heads, max_depth)
     backend.kernel_dispatcher.tree_verify_kernel = made
     return made
