@@ -36,10 +36,11 @@ def lossless(bench: Bench) -> dict[str, Any]:
     prompts = [i for items in bench.prompts().values() for i in items]
     sampling = {**GREEDY, "max_new_tokens": 192}
     report = bench.begin(prompts=len(prompts), new_tokens=192, runs={})
-    names = ["plain", "dflash", "tree16-rows", "tree16", "tree32", "tree63", "tree16-both", "tree63-both"]
+    names = ["plain", "dflash", "tree16-rows", "tree16-states", "tree16", "tree32", "tree64"]
     if bench.pair == "dense":
         # Trees at batch 1 to 4, the chain's own graph above.
         names = ["plain", "dflash", "chain", "tree16", "tree64", "tree16-fallback4"]
+    names = bench.only(names)
     wanted = {}
     for dtype in bench.dtypes:
         for name in names:
@@ -252,7 +253,7 @@ def speed(bench: Bench) -> dict[str, Any]:
     sizes = common["cuda_graph_bs_decode"]
     names = ["dflash", "tree16", "tree32", "tree64", "tree32-fallback8", "plain", "dflash-again"]
     if bench.pair != "dense":
-        names = ["dflash", "tree16", "tree32", "tree63", "tree16-rows", "plain", "dflash-again"]
+        names = ["dflash", "tree16", "tree32", "tree64", "tree16-rows", "plain", "dflash-again"]
     names = bench.only(names)
     report = bench.begin(new_tokens=192, table={}, by_batch={"new_tokens": 128, "sizes": sizes, "table": {}}, ready={})
     report["failures"] = {}
@@ -354,11 +355,10 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
         "tree64": [1, 4],
     }
     if model == HYBRID:
-        plan["tree63"] = [1, 4]
-        for what in ("rows", "conv", "compact", "both"):
-            plan |= {f"{tree}-{what}": plan[tree] for tree in ("tree16", "tree32", "tree63")}
-        # 16 requests of 64 rows fit only where no row keeps a state.
-        plan["tree63-both"] = [1, 4, 16]
+        # 16 requests of 65 rows fit where no row keeps a state.
+        plan["tree32"] = plan["tree64"] = [1, 4, 16]
+        for what in ("rows", "states"):
+            plan |= {f"tree16-{what}": [1, 4, 16], f"tree32-{what}": [1, 4], f"tree64-{what}": [1, 4]}
     waiting = [(name, plan[name]) for name in bench.only(list(plan))]
     while waiting:
         group, waiting = waiting[:parallel], waiting[parallel:]
@@ -403,7 +403,7 @@ def real(bench: Bench, model: str, accept: dict[str, float], parallel: int) -> d
 
 
 # Acceptance of Qwen3-8B on MATH-500 at temperature 0 by budget, as the paper's curve gives it; the chain's beside it.
-PAPER_ACCEPTANCE = {"dflash": 7.79, "tree16": 8.61, "tree32": 9.27, "tree63": 9.75, "tree64": 9.75}
+PAPER_ACCEPTANCE = {"dflash": 7.79, "tree16": 8.61, "tree32": 9.27, "tree64": 9.75}
 HYBRID = "qwen3.6-27b"
 
 
@@ -450,10 +450,13 @@ def main() -> int:
     # The hybrid pair's convolution states are bfloat16 in SGLang 0.5.17 whatever the model's type: float16 fails there.
     parser.add_argument("--dtypes", default="bfloat16", help="of section lossless; dense: bfloat16,float16")
     parser.add_argument("--only", default=",".join(SECTIONS))
-    parser.add_argument("--engines", default="", help="of sections speed and real_*: these only, e.g. dflash,tree32")
+    parser.add_argument("--steps", default="", help="of section features: these only, e.g. grammar,retraction")
+    parser.add_argument(
+        "--engines", default="", help="of sections lossless, speed and real_*: these only, e.g. dflash,tree32"
+    )
     args = parser.parse_args()
     bench = Bench(args.out, args.pairs, args.configs, args.pair, args.dtypes.split(","))
-    bench.chosen = [name for name in args.engines.split(",") if name]
+    bench.chosen = [name for name in (args.engines or args.steps).split(",") if name]
     code = 0
     wanted = [s for name in args.only.split(",") for s in GROUPS.get(name, [name])]
     for name in wanted:

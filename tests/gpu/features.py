@@ -230,22 +230,20 @@ def law(plain: Engine, tree: Engine, prompt: list[int], draws: int = 4000) -> di
     }
 
 
-def retraction(bench: Bench, engines: dict[str, Engine], prompts: list[list[int]]) -> dict[str, Any]:
+def tight(bench: Bench) -> tuple[dict[str, Any], dict[str, str]]:
+    """An engine whose pool is too small: 16 requests of 64 + 400 tokens need 7424 slots."""
+    args = bench.engine_args("tree16", max_total_tokens=4200, schedule_conservativeness=0.1)
+    return args, {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "40"}
+
+
+def retraction(engines: dict[str, Engine], prompts: list[list[int]]) -> dict[str, Any]:
     """A pool too small for the batch: requests are taken back, and come out as they would have."""
     sampling = {**GREEDY, "max_new_tokens": 400}
-    base, chain = (
-        engines[n].run("generate", ids=prompts, sampling=sampling, mode="batch")["outputs"] for n in ("plain", "dflash")
+    base, chain, mine = (
+        engines[n].run("generate", ids=prompts, sampling=sampling, mode="batch")["outputs"]
+        for n in ("plain", "dflash", "tight")
     )
-    # 16 requests of 64 + 400 tokens need 7424 slots.
-    args = bench.engine_args("tree16", max_total_tokens=4200, schedule_conservativeness=0.1)
-    tight = bench.open("retract", args, {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "40"})
-    try:
-        tight.ready()
-        mine = tight.run("generate", ids=prompts, sampling=sampling, mode="batch")["outputs"]
-        log = tight.tail(10**7)
-    finally:
-        tight.close()
-    taken_back = len(re.findall(r"Retract requests|Testing retraction", log))
+    taken_back = len(re.findall(r"Retract requests|Testing retraction", engines["tight"].tail(10**7)))
     entry = against(engines["plain"], prompts, mine, base, chain)
     return {"retraction": {**entry, "retractions": taken_back, "holds": entry["holds"] and taken_back > 0}}
 
@@ -265,6 +263,8 @@ def features(bench: Bench) -> dict[str, Any]:
         "dflash": (bench.engine_args("dflash", **common), None),
         "tree": (bench.engine_args("tree16", **{**common, "grammar_backend": "xgrammar"}), None),
     }
+    if bench.only(["retraction"]):
+        wanted["tight"] = tight(bench)
     engines = bench.engines(wanted)
     report["failures"].update(bench.failures)
     long = [i for items in bench.prompts(limit=6, tokens=230).values() for i in items]
@@ -276,9 +276,10 @@ def features(bench: Bench) -> dict[str, Any]:
         "bias": lambda: bias(engines["tree"], short),
         "law": lambda: law(engines["plain"], engines["tree"], short[8]),
         "grammar": lambda: grammar(engines["tree"], short),
-        "retraction": lambda: retraction(bench, engines, short),
+        "retraction": lambda: retraction(engines, short),
     }
-    for name, step in steps.items():
+    for name in bench.only(list(steps)):
+        step = steps[name]
         try:
             for label, entry in step().items():
                 report["results"][label] = entry

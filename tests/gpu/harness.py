@@ -28,17 +28,14 @@ class EngineError(RuntimeError):
 def variant(name: str) -> tuple[str, dict[str, str] | None]:
     """Algorithm and environment of an engine's name: dflash-again, tree32-fallback8 (the chain above 8), tree16-rows (hybrid).
 
-    -rows: SGLang's recurrent kernel. -conv: the tree convolution beside the tree recurrence. -compact: no states a row. -both: the last two.
+    -rows: SGLang's own kernels and states a row. -states: states a row, for comparison.
     """
     algorithm, dummy, what = name.partition("-")
     if what.startswith("fallback"):
         return algorithm, {"SGLANG_DDTREE_MAX_TREE_BATCH": what[len("fallback") :]}
-    conv, compact = {"SGLANG_DDTREE_TREE_CONV": "1"}, {"SGLANG_DDTREE_COMPACT_STATES": "1"}
     known = {
-        "rows": {"SGLANG_DDTREE_TREE_RECURRENCE": "0"},
-        "conv": conv,
-        "compact": compact,
-        "both": {**conv, **compact},
+        "rows": {"SGLANG_DDTREE_TREE_RECURRENCE": "0", "SGLANG_DDTREE_TREE_CONV": "0"},
+        "states": {"SGLANG_DDTREE_COMPACT_STATES": "0"},
     }
     return algorithm, known.get(what)
 

@@ -20,8 +20,15 @@ from ddtree.sglang import conv, recurrent
 from ddtree_kernels_bench import microseconds
 
 KEY_HEADS, HEADS, DIM, DEPTH = 16, 48, 128, 15
-VARIANTS = [(p, c, w) for p in ("tf32x3", "tf32") for c, w in ((32, 4), (64, 4), (64, 8), (128, 8))]
-"""Precision, columns of V a program, warps."""
+VARIANTS = [
+    ("tf32x3", 64, 4, 16),
+    ("tf32x3", 64, 4, 32),
+    ("tf32x3", 64, 8, 16),
+    ("tf32x3", 32, 4, 16),
+    ("tf32x3", 128, 8, 16),
+]
+VARIANTS += [("tf32", 64, 4, 16)]
+"""Precision, columns of V a program, warps, step of K."""
 
 
 def random_parents(bs: int, rows: int, generator: torch.Generator) -> torch.Tensor:
@@ -100,16 +107,16 @@ def measure(bs: int, rows: int, say: Any) -> dict[str, Any]:
             f"error {found['largest_error'][name]}, {time.monotonic() - begin:.1f} s"
         )
 
-    mask = torch.zeros(bs, rows, rows, dtype=torch.uint8, device=device)
+    mask = torch.zeros(bs, rows - 1, rows - 1, dtype=torch.uint8, device=device)
     recurrent.ancestors(parents, mask, DEPTH)
     kept = {
         "keys": torch.zeros(1, bs, rows, KEY_HEADS, DIM, device=device),
         "updates": torch.zeros(1, bs, rows, HEADS, DIM, device=device),
         "gates": torch.zeros(1, bs, rows, HEADS, device=device),
     }
-    for precision, columns, warps in VARIANTS:
+    for precision, columns, warps, step in VARIANTS:
         record(
-            f"{precision}/{columns}/{warps}",
+            f"{precision}/{columns}/{warps}/{step}",
             partial(
                 recurrent.verify,
                 **layer,
@@ -119,6 +126,7 @@ def measure(bs: int, rows: int, say: Any) -> dict[str, Any]:
                 precision=precision,
                 columns=columns,
                 warps=warps,
+                step=step,
                 **{n: t[0] for n, t in kept.items()},
             ),
         )
@@ -221,7 +229,7 @@ def convolution(bs: int, rows: int, cpu_parents: torch.Tensor, slots: torch.Tens
 
 def main(out: str) -> None:
     report: dict[str, Any] = {"device": torch.cuda.get_device_name(), "shapes": [KEY_HEADS, HEADS, DIM], "of": {}}
-    for rows, bs in ((17, 1), (64, 1), (33, 1), (64, 4), (17, 4)):
+    for rows, bs in ((17, 1), (65, 1), (33, 1), (65, 4), (17, 4), (33, 4)):
         report["of"][f"rows{rows}/batch{bs}"] = measure(bs, rows, lambda text: print(text, flush=True))
         with open(out, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)

@@ -113,6 +113,14 @@ def test_targets_without_tree_attention(model: SimpleNamespace) -> None:
         server_args.refuse_unsupported_target(model)
 
 
+def test_recurrent_targets_are_gated_delta_nets() -> None:
+    heads = {"linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_key_head_dim": 128}
+    server_args.refuse_recurrent_target(None)
+    server_args.refuse_recurrent_target(SimpleNamespace(**heads, linear_value_head_dim=128))
+    with pytest.raises(ConfigError, match=r"Qwen3-Next.*got SimpleNamespace. Use --speculative-algorithm DFLASH"):
+        server_args.refuse_recurrent_target(SimpleNamespace(**heads))
+
+
 def namespace(**changes: object) -> argparse.Namespace:
     base = {
         "speculative_algorithm": "ddtree",

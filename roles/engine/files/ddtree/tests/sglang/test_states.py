@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -39,13 +40,13 @@ def test_bytes_of_a_row_with_and_without_a_state() -> None:
 @pytest.mark.parametrize(
     ("rows", "topk", "environ", "expected"),
     [
-        (17, 16, {"SGLANG_DDTREE_COMPACT_STATES": "1"}, True),
-        (64, 16, {"SGLANG_DDTREE_COMPACT_STATES": "1"}, True),
-        (65, 16, {"SGLANG_DDTREE_COMPACT_STATES": "1"}, False),
-        (16, 1, {"SGLANG_DDTREE_COMPACT_STATES": "1"}, False),
+        (17, 16, {}, True),
+        (65, 16, {}, True),
+        (66, 16, {}, False),
+        (16, 1, {}, False),
         (17, 16, {"SGLANG_DDTREE_COMPACT_STATES": "1", "SGLANG_DDTREE_TREE_RECURRENCE": "0"}, False),
         (17, 16, {"SGLANG_DDTREE_COMPACT_STATES": "0"}, False),
-        (17, 16, {}, False),
+        (17, 16, {"SGLANG_DDTREE_COMPACT_STATES": "1"}, True),
     ],
 )
 def test_whose_rows_keep_no_states(rows: int, topk: int, environ: dict[str, str], expected: bool) -> None:
@@ -58,38 +59,56 @@ def test_state_of_a_27b_hybrid() -> None:
     assert states.state_bytes(HYBRID, 2) == state // 2
 
 
+def always(size: int) -> Callable[[int], int]:
+    return lambda rows: size
+
+
 def test_running_requests_follow_from_memory() -> None:
     state = states.state_bytes(HYBRID, 1)
-    plan = plan_memory(rows=17, state_bytes=state, available_bytes=70 * GIB, requested=None)
+    how: dict[str, Any] = {"rows": 17, "state_bytes": state, "row_bytes": always(state), "available_bytes": 70 * GIB}
+    plan = plan_memory(**how, requested=None)
     need = ((plan.max_running_requests + 1) * 17 + plan.max_running_requests * 3 + 1) * state
     assert need <= 0.8 * 70 * GIB < need + 20 * state
-    assert plan_memory(rows=17, state_bytes=1000, available_bytes=70 * GIB, requested=None).max_running_requests == 48
-    assert plan_memory(rows=17, state_bytes=state, available_bytes=70 * GIB, requested=4).max_running_requests == 4
+    small = {**how, "state_bytes": 1000, "row_bytes": always(1000)}
+    assert plan_memory(**small, requested=None).max_running_requests == 48
+    assert plan_memory(**how, requested=4).max_running_requests == 4
 
 
 def test_a_budget_that_does_not_fit_names_the_largest_that_does() -> None:
     state = states.state_bytes(HYBRID, 1)
+    how: dict[str, Any] = {
+        "state_bytes": state,
+        "row_bytes": always(state),
+        "available_bytes": 70 * GIB,
+        "requested": 8,
+    }
     with pytest.raises(ConfigError) as error:
-        plan_memory(rows=65, state_bytes=state, available_bytes=70 * GIB, requested=8)
+        plan_memory(rows=65, **how)
     best = int(str(error.value).split("--speculative-ddtree-budget ")[1].split()[0])
-    plan_memory(rows=best + 1, state_bytes=state, available_bytes=70 * GIB, requested=8)
+    plan_memory(rows=best + 1, **how)
     with pytest.raises(ConfigError):
-        plan_memory(rows=best + 2, state_bytes=state, available_bytes=70 * GIB, requested=8)
+        plan_memory(rows=best + 2, **how)
     with pytest.raises(ConfigError, match="DFLASH"):
-        plan_memory(rows=17, state_bytes=state, available_bytes=GIB, requested=8)
+        plan_memory(rows=17, **{**how, "available_bytes": GIB})
+    # A tree below the drafter's block would be refused, so none is named.
+    with pytest.raises(ConfigError, match="No tree fits"):
+        plan_memory(rows=65, least_rows=best + 2, **how)
 
 
 def test_more_requests_fit_without_states() -> None:
     """A card of 96 GiB with 27 GiB left by the weights."""
-    how: dict[str, Any] = {"state_bytes": states.state_bytes(HYBRID, 1), "available_bytes": 27 * GIB, "requested": None}
-    kept = states.row_bytes(HYBRID, 1)
-    assert plan_memory(rows=17, **how).max_running_requests == 6
-    assert plan_memory(rows=17, row_bytes=kept, **how).max_running_requests == 42
+    state, kept = states.state_bytes(HYBRID, 1), states.row_bytes(HYBRID, 1)
+    how: dict[str, Any] = {"state_bytes": state, "available_bytes": 27 * GIB}
+    assert plan_memory(rows=17, row_bytes=always(state), requested=None, **how).max_running_requests == 6
+    assert plan_memory(rows=17, row_bytes=always(kept), requested=None, **how).max_running_requests == 42
     with pytest.raises(ConfigError, match="147 MiB a row"):
-        plan_memory(rows=64, **{**how, "requested": 4})
-    assert plan_memory(rows=64, row_bytes=kept, **{**how, "requested": 4}).max_running_requests == 4
+        plan_memory(rows=65, row_bytes=always(state), requested=4, **how)
+    assert plan_memory(rows=65, row_bytes=always(kept), requested=4, **how).max_running_requests == 4
     with pytest.raises(ConfigError, match="4 MiB a row"):
-        plan_memory(rows=64, row_bytes=kept, **{**how, "requested": 400})
+        plan_memory(rows=65, row_bytes=always(kept), requested=400, **how)
+    # Above what the tree recurrence takes, rows keep states again: the largest budget that fits is one without.
+    with pytest.raises(ConfigError, match=r"147 MiB a row.*--speculative-ddtree-budget 64 "):
+        plan_memory(rows=101, row_bytes=lambda n: kept if n <= 65 else state, requested=8, **how)
 
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str, **names: Any) -> ModuleType:

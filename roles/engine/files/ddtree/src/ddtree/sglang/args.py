@@ -118,6 +118,16 @@ def refuse_unsupported_target(model_config: Any) -> None:
         raise ConfigError(f"DDTREE serves MHA/GQA targets, got {arch}. Use --speculative-algorithm DFLASH.")
 
 
+def refuse_recurrent_target(config: Any | None) -> None:
+    """Refuse recurrent targets other than gated delta nets; ``config`` is SGLang's of a hybrid target, None for others."""
+    heads = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
+    if config is not None and not all(hasattr(config, name) for name in heads):
+        raise ConfigError(
+            "DDTREE serves recurrent targets whose linear attention is the gated delta nets of Qwen3-Next, Qwen3.5 and Qwen3.6, "
+            f"got {type(config).__name__}. Use --speculative-algorithm DFLASH."
+        )
+
+
 def _below_one(value: Any) -> bool:
     return value is not None and float(value) < 1.0
 
@@ -184,6 +194,7 @@ def _plan_running_requests(server_args: ServerArgs, config: DDTreeConfig, model_
     from sglang.srt.configs.hybrid_arch import mambaish_config
 
     hybrid = mambaish_config(model_config)
+    refuse_recurrent_target(hybrid)
     if hybrid is None:
         if server_args.max_running_requests is None:
             server_args.max_running_requests = DEFAULT_MAX_RUNNING_REQUESTS
@@ -196,13 +207,15 @@ def _plan_running_requests(server_args: ServerArgs, config: DDTreeConfig, model_
         return
     weights = checkpoint_bytes(server_args.model_path) + checkpoint_bytes(server_args.speculative_draft_model_path)
     fraction = server_args.mem_fraction_static or 0.85
+    state, kept = state_bytes(hybrid, server_args.tp_size), row_bytes(hybrid, server_args.tp_size)
     plan = plan_memory(
         rows=config.rows,
-        state_bytes=state_bytes(hybrid, server_args.tp_size),
-        row_bytes=row_bytes(hybrid, server_args.tp_size) if is_compact(config.rows, config.topk) else None,
+        state_bytes=state,
+        row_bytes=lambda rows: kept if is_compact(rows, config.topk) else state,
         available_bytes=int(total * 2**20 * fraction) - weights // server_args.tp_size,
         requested=server_args.max_running_requests,
         default=DEFAULT_MAX_RUNNING_REQUESTS,
+        least_rows=config.block_size,
     )
     if server_args.max_running_requests is None:
         server_args.max_running_requests = plan.max_running_requests

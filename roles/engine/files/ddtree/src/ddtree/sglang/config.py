@@ -8,7 +8,7 @@ A refusal is a :class:`ConfigError` whose text names the value, the reason and t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 DEFAULT_BUDGET = 16
@@ -108,9 +108,9 @@ def plan_memory(
     *,
     rows: int,
     state_bytes: int,
+    row_bytes: Callable[[int], int],
     available_bytes: int,
     requested: int | None,
-    row_bytes: int | None = None,
     default: int = 48,
     state_slots_per_request: int = 3,
     kv_share: float = 0.2,
@@ -119,16 +119,18 @@ def plan_memory(
 ) -> MemoryPlan:
     """How many requests a hybrid (recurrent-state) target can run with ``rows`` verify rows.
 
-    During verification every row keeps ``row_bytes`` per request, by default a full recurrent state, ``state_bytes``, plus the
-    pool's persistent slots, plus one padding request. ``available_bytes`` is what weights leave of the static memory;
+    During verification every row of a tree of n keeps ``row_bytes(n)`` per request, plus the pool's persistent slots of
+    ``state_bytes``, plus one padding request. ``available_bytes`` is what weights leave of the static memory;
     ``kv_share`` of it stays for attention KV. Raises :class:`ConfigError` when not even one request, or fewer than
     ``requested``, fit, naming the largest budget that does.
     """
     usable = int(available_bytes * (1.0 - kv_share))
-    a_row = state_bytes if row_bytes is None else row_bytes
+    a_row = row_bytes(rows)
 
     def fits(count: int, tree_rows: int) -> bool:
-        return (count + 1) * tree_rows * a_row + (count * state_slots_per_request + 1) * state_bytes <= usable
+        return (count + 1) * tree_rows * row_bytes(tree_rows) + (
+            count * state_slots_per_request + 1
+        ) * state_bytes <= usable
 
     wanted = 1 if requested is None else requested
     if not fits(wanted, rows):

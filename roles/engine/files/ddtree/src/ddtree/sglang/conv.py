@@ -22,7 +22,7 @@ import triton.language as tl
 WIDTH = 4
 """Taps of the convolution: `linear_conv_kernel_dim` of the Qwen3-Next and Qwen3.5 families."""
 TREE_CONV_ENV = "SGLANG_DDTREE_TREE_CONV"
-"""Set to 1, layers after the first use this kernel. Off until a run on a GPU stands behind it."""
+"""0 keeps SGLang's kernel in every layer."""
 
 
 @triton.jit
@@ -128,7 +128,7 @@ def tree_conv(
     parent: torch.Tensor,
     windows: torch.Tensor,
     window_slots: torch.Tensor,
-    block: int = 512,
+    block: int = 128,
 ) -> torch.Tensor:
     """Outputs of a tree's rows, like ``x`` [b, dim, N]; fills ``windows`` [requests, N, dim, 3] at ``window_slots`` [b].
 
@@ -201,8 +201,8 @@ def wrapped(original: Callable[..., torch.Tensor], conv_pool: torch.Tensor) -> C
 
 
 def install(model_runner: Any) -> bool:
-    """Use :func:`tree_conv` in the target's gated delta nets, if asked for."""
-    if os.environ.get(TREE_CONV_ENV) != "1":
+    """Use :func:`tree_conv` in the target's gated delta nets, unless it is switched off."""
+    if os.environ.get(TREE_CONV_ENV) == "0":
         return False
     from sglang.srt.layers.attention.linear import gdn_backend
 

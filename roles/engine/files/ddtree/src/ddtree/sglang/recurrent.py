@@ -15,6 +15,9 @@ the delta rule (Yang et al. 2024, "Parallelizing Linear Transformers with the De
 (I - A)(I + A^2)(I + A^4)..., a few small matrix products. Kept for the commit are k, u and G of each row, from which the state
 of the one accepted row is made, once a round for all layers.
 
+The root is above every row, so that it is eliminated first, by vectors: its u needs h_0 alone, and is one more known term of every other
+row. What is left for the matrices are the budget's rows, so that budgets of 16, 32 and 64 fill their tiles, which root and rows would overflow.
+
 Shapes: b requests, N rows, H key heads, HV value heads, K and V head dims, S layers.
 """
 
@@ -37,9 +40,11 @@ logger = logging.getLogger(__name__)
 def _ancestors_kernel(
     parent_ptr, mask_ptr, request_stride, row_stride, N: tl.constexpr, N_POW2: tl.constexpr, MAX_DEPTH: tl.constexpr
 ):
+    # Without the root: row r here is row r + 1 of the tree, and the root's number is -1, which also ends a path.
     request = tl.program_id(0)
     rows = tl.arange(0, N_POW2)
-    parent = tl.load(parent_ptr + request * request_stride + rows * row_stride, mask=rows < N, other=-1).to(tl.int32)
+    cells = parent_ptr + request * request_stride + (rows + 1) * row_stride
+    parent = tl.load(cells, mask=rows < N, other=0).to(tl.int32) - 1
     # A filler's parent, or a warm-up's, is anything.
     parent = tl.where((parent < rows) & (parent >= 0), parent, -1)
     at = rows
@@ -49,6 +54,26 @@ def _ancestors_kernel(
         mask = mask | (at[:, None] == rows[None, :])
     out = mask_ptr + request.to(tl.int64) * N * N + rows[:, None] * N + rows[None, :]
     tl.store(out, mask.to(tl.uint8), mask=(rows[:, None] < N) & (rows[None, :] < N))
+
+
+@triton.jit
+def _products(a, b, PRECISION: tl.constexpr):
+    """a [M, K] times b [N, K] transposed, both as the layer made them; float32 [M, N]. Of bfloat16 values every product is exact."""
+    if a.dtype == tl.bfloat16:
+        return tl.dot(a, tl.trans(b))
+    return tl.dot(a.to(tl.float32), tl.trans(b.to(tl.float32)), input_precision=PRECISION)
+
+
+@triton.jit
+def _of_state(a, state, PRECISION: tl.constexpr):
+    """a [M, K] times a float32 state [V, K] transposed. Three bfloat16 numbers hold a float32 one, so that only their sum rounds."""
+    if a.dtype == tl.bfloat16:
+        high = state.to(tl.bfloat16)
+        rest = state - high.to(tl.float32)
+        middle = rest.to(tl.bfloat16)
+        low = (rest - middle.to(tl.float32)).to(tl.bfloat16)
+        return tl.dot(a, tl.trans(high), tl.dot(a, tl.trans(middle), tl.dot(a, tl.trans(low))))
+    return tl.dot(a.to(tl.float32), tl.trans(state), input_precision=PRECISION)
 
 
 @triton.jit
@@ -85,32 +110,40 @@ def _verify_kernel(
     SQUARINGS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
+    # N rows below the root, which is row 0 of N + 1.
     part = tl.program_id(0)
     request = (tl.program_id(1) // HV).to(tl.int64)
     head = tl.program_id(1) % HV
     key_head = head // (HV // H)
     rows = tl.arange(0, N_POW2)
     live = rows < N
-    at = request * N + rows
+    root = request * (N + 1)
+    at = root + 1 + rows
     dim_v = part * BLOCK_V + tl.arange(0, BLOCK_V)
 
-    x = tl.load(a_ptr + at * a_stride + head, mask=live, other=0.0).to(tl.float32)
-    x = x + tl.load(dt_bias_ptr + head).to(tl.float32)
-    softplus = tl.where(x <= 20.0, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))), x)
-    log_gate = tl.where(live, -tl.exp(tl.load(a_log_ptr + head).to(tl.float32)) * softplus, 0.0)
+    rate = -tl.exp(tl.load(a_log_ptr + head).to(tl.float32))
+    bias = tl.load(dt_bias_ptr + head).to(tl.float32)
+    x = tl.load(a_ptr + at * a_stride + head, mask=live, other=0.0).to(tl.float32) + bias
+    log_gate = tl.where(live, rate * tl.where(x <= 20.0, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))), x), 0.0)
     beta = 1.0 / (1.0 + tl.exp(-tl.load(b_ptr + at * b_stride + head, mask=live, other=0.0).to(tl.float32)))
+    root_x = tl.load(a_ptr + root * a_stride + head).to(tl.float32) + bias
+    root_gate = rate * tl.where(root_x <= 20.0, tl.log(1.0 + tl.exp(tl.minimum(root_x, 20.0))), root_x)
+    root_beta = 1.0 / (1.0 + tl.exp(-tl.load(b_ptr + root * b_stride + head).to(tl.float32)))
 
     both = live[:, None] & live[None, :]
     cells = mask_ptr + request * N * N + rows[:, None] * N + rows[None, :]
     related = tl.load(cells, mask=both, other=0) != 0
-    total = tl.sum(tl.where(related, log_gate[None, :], 0.0), axis=1)
-    decay = tl.where(related, tl.exp(tl.where(related, total[:, None] - total[None, :], 0.0)), 0.0)
-    carried = tl.exp(total)[:, None]
+    below = tl.sum(tl.where(related, log_gate[None, :], 0.0), axis=1)
+    decay = tl.where(related, tl.exp(tl.where(related, below[:, None] - below[None, :], 0.0)), 0.0)
+    since_root = tl.exp(below)
+    carried = tl.exp(below + root_gate)[:, None]
 
     # The state is kept [V, K]. A padded request has slot -1 and no state.
     slot = tl.load(slot_ptr + request).to(tl.int64)
     state_ptr += slot * slot_stride + head * V * K
     has_state = slot >= 0
+    root_k_ptr = k_ptr + root * k_stride + key_head * K
+    root_q_ptr = q_ptr + root * q_stride + key_head * K
     k_ptr += at[:, None] * k_stride + key_head * K
     q_ptr += at[:, None] * q_stride + key_head * K
 
@@ -119,18 +152,30 @@ def _verify_kernel(
     gram = tl.zeros((N_POW2, N_POW2), dtype=tl.float32)
     seen = tl.zeros((N_POW2, BLOCK_V), dtype=tl.float32)
     square = tl.zeros((N_POW2,), dtype=tl.float32)
+    like_root = tl.zeros((N_POW2,), dtype=tl.float32)
+    root_seen = tl.zeros((BLOCK_V,), dtype=tl.float32)
+    root_square = 0.0
     for start in range(0, K, BLOCK_K):
-        k = tl.load(k_ptr + start + dim[None, :], mask=live[:, None], other=0.0).to(tl.float32)
+        raw = tl.load(k_ptr + start + dim[None, :], mask=live[:, None], other=0.0)
+        k = raw.to(tl.float32)
+        root_k = tl.load(root_k_ptr + start + dim).to(tl.float32)
         state = tl.load(state_ptr + dim_v[:, None] * K + start + dim[None, :], mask=has_state, other=0.0).to(tl.float32)
         square += tl.sum(k * k, axis=1)
-        gram += tl.dot(k, tl.trans(k), input_precision=PRECISION)
-        seen += tl.dot(k, tl.trans(state), input_precision=PRECISION)
+        like_root += tl.sum(k * root_k[None, :], axis=1)
+        root_seen += tl.sum(state * root_k[None, :], axis=1)
+        root_square += tl.sum(root_k * root_k, axis=0)
+        gram += _products(raw, raw, PRECISION)
+        seen += _of_state(raw, state, PRECISION)
     k_norm = 1.0 / tl.sqrt(square + 1e-6)
+    root_norm = 1.0 / tl.sqrt(root_square + 1e-6)
 
+    root_v = tl.load(v_ptr + root * v_stride + head * V + dim_v).to(tl.float32)
+    root_update = root_beta * (root_v - tl.exp(root_gate) * root_norm * root_seen)
     v = tl.load(v_ptr + at[:, None] * v_stride + head * V + dim_v[None, :], mask=live[:, None], other=0.0).to(
         tl.float32
     )
-    rhs = beta[:, None] * (v - carried * k_norm[:, None] * seen)
+    of_root = (since_root * k_norm * root_norm * like_root)[:, None] * root_update[None, :]
+    rhs = beta[:, None] * (v - carried * k_norm[:, None] * seen - of_root)
     power = beta[:, None] * decay * (k_norm[:, None] * gram * k_norm[None, :])
     power = tl.where(rows[:, None] > rows[None, :], power, 0.0)
     update = rhs - tl.dot(power, rhs, input_precision=PRECISION)
@@ -141,24 +186,42 @@ def _verify_kernel(
     scores = tl.zeros((N_POW2, N_POW2), dtype=tl.float32)
     out = tl.zeros((N_POW2, BLOCK_V), dtype=tl.float32)
     square = tl.zeros((N_POW2,), dtype=tl.float32)
+    like_root = tl.zeros((N_POW2,), dtype=tl.float32)
+    root_out = tl.zeros((BLOCK_V,), dtype=tl.float32)
+    root_square = 0.0
+    root_score = 0.0
     for start in range(0, K, BLOCK_K):
-        q = tl.load(q_ptr + start + dim[None, :], mask=live[:, None], other=0.0).to(tl.float32)
-        k = tl.load(k_ptr + start + dim[None, :], mask=live[:, None], other=0.0).to(tl.float32) * k_norm[:, None]
+        raw = tl.load(q_ptr + start + dim[None, :], mask=live[:, None], other=0.0)
+        q = raw.to(tl.float32)
+        k = tl.load(k_ptr + start + dim[None, :], mask=live[:, None], other=0.0)
+        root_q = tl.load(root_q_ptr + start + dim).to(tl.float32)
+        root_k = tl.load(root_k_ptr + start + dim).to(tl.float32) * root_norm
         state = tl.load(state_ptr + dim_v[:, None] * K + start + dim[None, :], mask=has_state, other=0.0).to(tl.float32)
         square += tl.sum(q * q, axis=1)
-        scores += tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        out += tl.dot(q, tl.trans(state), input_precision=PRECISION)
+        like_root += tl.sum(q * root_k[None, :], axis=1)
+        root_out += tl.sum(state * root_q[None, :], axis=1)
+        root_square += tl.sum(root_q * root_q, axis=0)
+        root_score += tl.sum(root_q * root_k, axis=0)
+        scores += _products(raw, k, PRECISION)
+        out += _of_state(raw, state, PRECISION)
         if (part == 0) & (head % (HV // H) == 0):
-            key = key_ptr + (at[:, None] * H + key_head) * K + start + dim[None, :]
-            tl.store(key, k, mask=live[:, None])
-    out = carried * out + tl.dot(decay * scores, update, input_precision=PRECISION)
+            key = key_ptr + key_head * K + start
+            tl.store(key + at[:, None] * H * K + dim[None, :], k.to(tl.float32) * k_norm[:, None], mask=live[:, None])
+            tl.store(key + root * H * K + dim, root_k)
+    out = carried * out + (since_root * like_root)[:, None] * root_update[None, :]
+    out += tl.dot(decay * scores * k_norm[None, :], update, input_precision=PRECISION)
     out *= (scale / tl.sqrt(square + 1e-6))[:, None]
+    root_out = (tl.exp(root_gate) * root_out + root_score * root_update) * (scale / tl.sqrt(root_square + 1e-6))
 
     cell = (at[:, None] * HV + head) * V + dim_v[None, :]
+    root_cell = (root * HV + head) * V + dim_v
     tl.store(out_ptr + cell, out.to(out_ptr.dtype.element_ty), mask=live[:, None])
+    tl.store(out_ptr + root_cell, root_out.to(out_ptr.dtype.element_ty))
     tl.store(update_ptr + cell, update, mask=live[:, None])
+    tl.store(update_ptr + root_cell, root_update)
     if part == 0:
-        tl.store(gate_ptr + at * HV + head, total, mask=live)
+        tl.store(gate_ptr + at * HV + head, below + root_gate, mask=live)
+        tl.store(gate_ptr + root * HV + head, root_gate)
 
 
 @triton.jit
@@ -220,8 +283,8 @@ def _state_kernel(
 
 
 def ancestors(parent: torch.Tensor, mask: torch.Tensor, max_depth: int) -> None:
-    """``mask`` uint8 [b, N, N] becomes 1 where the column is the row itself or one of its ancestors in ``parent`` [b, N]."""
-    bs, rows = parent.shape
+    """``mask`` uint8 [b, N - 1, N - 1], without the root, becomes 1 where the column is the row itself or one of its ancestors in ``parent`` [b, N]."""
+    bs, rows = mask.shape[0], mask.shape[1]
     _ancestors_kernel[(bs,)](
         parent,
         mask,
@@ -253,17 +316,18 @@ def verify(
     precision: str = "tf32x3",
     columns: int = 64,
     warps: int = 4,
+    step: int = 16,
 ) -> torch.Tensor:
     """Outputs [b * N, HV, V] of one layer's rows, in ``v``'s dtype; fills ``keys``, ``updates`` and ``gates`` (float32).
 
     ``q`` and ``k`` [1, b * N, H, K], ``v`` [1, b * N, HV, V], ``a`` and ``b`` [b * N, HV]: as the layer makes them, before normalisation and
     gates. ``states`` [slots, HV, V, K] is only read; ``slots`` [b] names each request's, -1 none. ``mask`` is :func:`ancestors`'.
     ``keys`` [b, N, H, K], ``updates`` [b, N, HV, V], ``gates`` [b, N, HV], contiguous.
-    ``columns`` of V a program, ``warps`` and ``precision`` (Triton's input_precision) trade speed: tests/gpu/recurrence_bench.py.
+    ``columns`` of V a program, ``warps``, ``step`` of K and ``precision`` (Triton's input_precision) trade speed: tests/gpu/recurrence_bench.py.
     """
-    bs, rows = mask.shape[0], mask.shape[1]
+    bs, below = mask.shape[0], mask.shape[1]
     heads, key_dim, value_heads, value_dim = q.shape[-2], q.shape[-1], v.shape[-2], v.shape[-1]
-    out = torch.empty((bs * rows, value_heads, value_dim), dtype=v.dtype, device=v.device)
+    out = torch.empty((bs * (below + 1), value_heads, value_dim), dtype=v.dtype, device=v.device)
     columns = min(columns, value_dim)
     _verify_kernel[(value_dim // columns, bs * value_heads)](
         q,
@@ -287,16 +351,16 @@ def verify(
         b.stride(-2),
         states.stride(0),
         key_dim**-0.5,
-        N=rows,
-        N_POW2=max(16, triton.next_power_of_2(rows)),
+        N=below,
+        N_POW2=max(16, triton.next_power_of_2(below)),
         H=heads,
         HV=value_heads,
         K=key_dim,
         V=value_dim,
         BLOCK_V=columns,
-        BLOCK_K=min(32, key_dim),
-        # A path has at most max_depth + 1 rows, so A to that power is zero.
-        SQUARINGS=max(0, max_depth.bit_length() - 1),
+        BLOCK_K=min(step, key_dim),
+        # A path has at most max_depth rows below the root, so A to that power is zero.
+        SQUARINGS=max(0, (max_depth - 1).bit_length() - 1),
         PRECISION=precision,
         num_warps=warps,
         num_stages=1,
@@ -375,7 +439,7 @@ class TreeRecurrence:
         self.keys = zeros(layers, requests, rows, key_heads, key_dim)
         self.updates = zeros(layers, requests, rows, value_heads, value_dim)
         self.gates = zeros(layers, requests, rows, value_heads)
-        self.mask = zeros(requests, rows, rows, dtype=torch.uint8)
+        self.mask = zeros(requests, rows - 1, rows - 1, dtype=torch.uint8)
 
     def layer_of(self, states: torch.Tensor) -> int:
         """Which layer of the pool a layer's view of it is."""
@@ -401,9 +465,8 @@ class TreeRecurrence:
         **_others: Any,
     ) -> torch.Tensor:
         """SGLang's `GDNKernelDispatcher.tree_verify_kernel.target_verify` (0.5.17, `layers/attention/linear/gdn_backend.py`)."""
-        bs, rows = retrieve_parent_token.shape
         layer = self.layer_of(ssm_states)
-        mask = self.mask.view(-1)[: bs * rows * rows].view(bs, rows, rows)
+        mask = self.mask[: len(retrieve_parent_token)]
         if layer == 0:
             ancestors(retrieve_parent_token, mask, self.max_depth)
         return verify(
@@ -475,7 +538,8 @@ def install(
         unfit = "SGLang keeps no states a row here"
     if unfit and compact:
         raise RuntimeError(
-            f"DDTREE: {COMPACT_STATES_ENV}=1 leaves out what SGLang's kernel needs, and {unfit}. Leave it unset."
+            f"DDTREE: no states a row were made, which SGLang's kernel needs, and the tree recurrence cannot serve instead: {unfit}. "
+            f"Set {COMPACT_STATES_ENV}=0."
         )
     if unfit:
         asked = os.environ.get(TREE_RECURRENCE_ENV) == "1"

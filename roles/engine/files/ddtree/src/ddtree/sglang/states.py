@@ -16,16 +16,16 @@ from typing import Any
 TREE_RECURRENCE_ENV = "SGLANG_DDTREE_TREE_RECURRENCE"
 """0 keeps SGLang's kernel; 1 warns where this one cannot serve, which is otherwise only said."""
 COMPACT_STATES_ENV = "SGLANG_DDTREE_COMPACT_STATES"
-"""Set to 1, states a row are neither allocated nor counted. Off until a run on a GPU stands behind it."""
-MAX_RECURRENCE_ROWS = 64
-"""Rows of the largest tree for the tree recurrence: the [N, N] matrices of more spill out of the register file."""
+"""0 allocates and counts SGLang's states a row, which the tree recurrence does not need."""
+MAX_RECURRENCE_ROWS = 65
+"""Rows of the largest tree for the tree recurrence, root included: its matrices of more than 64 rows spill out of the register file."""
 
 
 def is_compact(rows: int, topk: int, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the rows of such a tree keep no states."""
+    """Whether the rows of such a tree keep no states: the tree recurrence serves it, and neither is switched off."""
     environ = os.environ if environ is None else environ
-    serves = topk > 1 and rows <= MAX_RECURRENCE_ROWS and environ.get(TREE_RECURRENCE_ENV) != "0"
-    return serves and environ.get(COMPACT_STATES_ENV) == "1"
+    serves = topk > 1 and rows <= MAX_RECURRENCE_ROWS
+    return serves and "0" not in (environ.get(TREE_RECURRENCE_ENV), environ.get(COMPACT_STATES_ENV))
 
 
 def linear_layers(text_config: Any) -> int:

@@ -72,7 +72,8 @@ class DDTreeWorker(DFlashWorkerV2):
             force_spine=force_spine,
             max_tree_batch=max_tree_batch,
         )
-        self._is_compact = states.is_compact(self.config.rows, self.config.topk)
+        self._is_hybrid = mambaish_config(target_worker.model_runner.model_config) is not None
+        self._is_compact = self._is_hybrid and states.is_compact(self.config.rows, self.config.topk)
         hooks.install(self._is_compact)
         with self.release.draft_scope(self.config.block_size):
             super().__init__(
@@ -82,7 +83,6 @@ class DDTreeWorker(DFlashWorkerV2):
             )
         self.release.refuse_drafter(self)
         self.release.settle_target(self)
-        self._is_hybrid = mambaish_config(self.model_runner.model_config) is not None
         if self._is_hybrid and max_tree_batch is not None:
             logger.warning("DDTREE: the chain fallback serves dense attention targets only; trees at every batch size.")
         self._rounds = RoundBuffers(self.config.block_size, self.device)
@@ -109,16 +109,22 @@ class DDTreeWorker(DFlashWorkerV2):
         if self._graphs_enabled and os.environ.get(EAGER_COMMIT_ENV) != "1":
             self._captured_commit = CapturedCommit(self, self._draft_of_runner, self._forced)
             self.model_runner.capture_tail_hooks.append(self._captured_commit)
-        if self._is_hybrid and not self.config.is_chain and os.environ.get(states.TREE_RECURRENCE_ENV) != "0":
-            key_heads = int(mambaish_config(self.model_runner.model_config).linear_num_key_heads)
-            self._recurrence = recurrent.install(
-                self.model_runner,
-                key_heads // get_tp_group().world_size,
-                self.config.rows,
-                self.config.block_size - 1,
-                self._is_compact,
-            )
-            self._has_tree_conv = self._recurrence is not None and conv.install(self.model_runner)
+        if self._is_hybrid and not self.config.is_chain:
+            self._take_over_delta_nets()
+
+    def _take_over_delta_nets(self) -> None:
+        """Kernels for trees in place of SGLang's, which take a tree row by row."""
+        self._has_tree_conv = conv.install(self.model_runner)
+        if os.environ.get(states.TREE_RECURRENCE_ENV) == "0":
+            return
+        key_heads = int(mambaish_config(self.model_runner.model_config).linear_num_key_heads)
+        self._recurrence = recurrent.install(
+            self.model_runner,
+            key_heads // get_tp_group().world_size,
+            self.config.rows,
+            self.config.block_size - 1,
+            self._is_compact,
+        )
 
     def init_cuda_graphs(self) -> None:
         if self._graphs_enabled:
@@ -501,9 +507,8 @@ class DDTreeWorker(DFlashWorkerV2):
     def _recurrent_note(self) -> str:
         if not self._is_hybrid:
             return ""
-        note = f"tree recurrence={self._recurrence is not None}, "
-        note += "tree convolution=True, " if self._has_tree_conv else ""
-        return note + "states a row=False, " if self._is_compact else note
+        kernels_in_use = f"tree recurrence={self._recurrence is not None}, tree convolution={self._has_tree_conv}"
+        return f"{kernels_in_use}, states a row={not self._is_compact}, "
 
     def on_verify_complete_cpu(self, num_correct_drafts_per_req: list[int], batch_size: int = 0) -> None:
         if self._metrics is not None:
