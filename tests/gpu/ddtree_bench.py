@@ -437,6 +437,8 @@ class Stopped(BaseException):
 
 
 def stop(_signal: int, _frame: object) -> None:
+    # `timeout` signals its child and then the child's whole group: the second one must not cost the report.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Stopped
 
 

@@ -35,7 +35,7 @@ model = {"H": 16, "HV": 48, "K": 128, "V": 128}
 budgets = [16, 32, 64]
 found = {}
 for capability in map(int, sys.argv[1:]):
-    verify = {**model, "BLOCK_V": 64, "BLOCK_K": 16, "SQUARINGS": 3, "PRECISION": "tf32x3"}
+    verify = {**model, "BLOCK_V": 64, "BLOCK_K": 32, "SQUARINGS": 3, "PRECISION": "tf32x3"}
     state = {**model, "N": 17, "BLOCK_V": 32, "MAX_DEPTH": 15, "requests": 17}
     taps = {"HAS_BIAS": True, "SILU": True, "BLOCK": 128, "TAPS": conv.WIDTH}
     short = {n: "*bf16" for n in ("x_ptr", "weight_ptr", "bias_ptr", "state_ptr", "window_ptr", "out_ptr")}

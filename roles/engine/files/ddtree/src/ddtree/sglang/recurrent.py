@@ -316,7 +316,7 @@ def verify(
     precision: str = "tf32x3",
     columns: int = 64,
     warps: int = 4,
-    step: int = 16,
+    step: int = 32,
 ) -> torch.Tensor:
     """Outputs [b * N, HV, V] of one layer's rows, in ``v``'s dtype; fills ``keys``, ``updates`` and ``gates`` (float32).
 
