@@ -155,18 +155,6 @@ def measure(bs: int, rows: int, say: Any) -> dict[str, Any]:
     return found
 
 
-def links(parents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """First child and next sibling of every row, -1 for none: [b, N] each."""
-    child, sibling = torch.full_like(parents, -1), torch.full_like(parents, -1)
-    for r, tree in enumerate(parents.tolist()):
-        last: dict[int, int] = {}
-        for row, parent in enumerate(tree):
-            if parent >= 0:
-                (sibling[r] if parent in last else child[r])[last.get(parent, parent)] = row
-                last[parent] = row
-    return child, sibling
-
-
 def convolution(bs: int, rows: int, cpu_parents: torch.Tensor, slots: torch.Tensor, normal: Any) -> dict[str, Any]:
     """Microseconds of both kernels, and where their outputs and windows differ most."""
     from sglang.kernels.ops.mamba.causal_conv1d_triton import causal_conv1d_update
@@ -174,7 +162,8 @@ def convolution(bs: int, rows: int, cpu_parents: torch.Tensor, slots: torch.Tens
     device, channels = slots.device, (2 * KEY_HEADS + HEADS) * DIM
     x = normal(bs, rows, channels).transpose(1, 2)
     state, weight = normal(bs, channels, 3), normal(channels, 4)
-    child, sibling = (t.to(device) for t in links(cpu_parents))
+    pairs = zip(*(conv.links(tree) for tree in cpu_parents.tolist()))
+    child, sibling = (torch.tensor(each, dtype=torch.int32, device=device) for each in pairs)
     parent = torch.zeros_like(child)
     windows = {n: torch.zeros(bs, rows, channels, 3, device=device, dtype=x.dtype) for n in ("sglang", "ours")}
     kept = state.clone()
@@ -209,8 +198,11 @@ def convolution(bs: int, rows: int, cpu_parents: torch.Tensor, slots: torch.Tens
         windows=windows["ours"],
         window_slots=slots,
     )
+    made = torch.full_like(parent, -7)
+    conv.fill_parents(child, sibling, made)
     found: dict[str, Any] = {
-        "parents_equal": bool(torch.equal(parent.cpu()[:, 1:], cpu_parents[:, 1:])),
+        "parents_equal": bool(torch.equal(parent.cpu()[:, 1:], cpu_parents[:, 1:].int()) and torch.equal(made, parent)),
+        "parents": round(microseconds(lambda: conv.fill_parents(child, sibling, made)), 2),
         "largest_difference": float((ours().float() - expected.float()).abs().max()),
         "windows_equal": bool(torch.equal(windows["ours"], windows["sglang"])),
         "sglang": round(microseconds(theirs) - microseconds(lambda: state.copy_(kept)), 2),

@@ -99,7 +99,43 @@ def test_padding_and_garbage_touch_nothing_else() -> None:
     assert (windows[1] == 7.0).all()
 
 
-def test_only_later_layers_trees_of_four_taps_are_taken() -> None:
+@pytest.mark.parametrize("rows", [1, 2, 17, 33, 65, 128])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_parents_follow_from_children_and_siblings(rows: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    trees = [
+        [0, *(int(torch.randint(0, row, (1,), generator=generator)) for row in range(1, rows))],
+        # Every row a child of the root; every row a child of the one before; rows that nothing names.
+        [0] * rows,
+        [0, *range(rows - 1)],
+    ]
+    links = [torch.tensor(each, dtype=dtype) for each in zip(*map(conv.links, trees))]
+    # A view of something wider, so that strides count.
+    child, sibling = (torch.cat([each, torch.full((3, 3), 1, dtype=dtype)], dim=1)[:, :rows] for each in links)
+    child[:, rows // 2 :][child[:, rows // 2 :] >= 0] = -1
+    for tree in trees:
+        named = {row for row, parent in enumerate(tree) if parent < rows // 2}
+        tree[:] = [parent if row in named else 0 for row, parent in enumerate(tree)]
+    found = torch.full((3, rows), -7, dtype=dtype)
+    conv.fill_parents(child, sibling, found)
+    assert found.tolist() == trees
+    assert conv.fills_parents(rows, "cpu")
+
+
+def test_parents_of_a_warm_up_are_anything_but_end() -> None:
+    """Captured graphs begin with links of zeros, and rows of padding keep an older tree's or none."""
+    found = torch.full((2, 5), -7, dtype=torch.int32)
+    garbage = torch.tensor([[0, 0, 0, 0, 0], [3, 2**31 - 1, -9, 1, 3]], dtype=torch.int32)
+    conv.fill_parents(garbage, garbage.flip(1), found)
+    assert (found >= 0).all()
+
+
+def test_a_wrong_parents_kernel_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv, "fill_parents", lambda child, sibling, parent: parent.zero_())
+    assert not conv.fills_parents(17, "cpu")
+
+
+def test_trees_of_four_taps_are_taken_in_every_layer() -> None:
     pool = torch.randn(3, SLOTS, DIM, 3)
     seen = []
 
@@ -109,23 +145,30 @@ def test_only_later_layers_trees_of_four_taps_are_taken() -> None:
 
     update = conv.wrapped(original, pool)
     one = case(1, 5, 2)
+    links = [torch.tensor([each], dtype=torch.int32) for each in conv.links(one["parents"][0])]
     tree = {
         "conv_state_indices": torch.tensor([1], dtype=torch.int32),
         "intermediate_conv_window": torch.zeros(1, 5, DIM, 3),
         "intermediate_state_indices": torch.tensor([0], dtype=torch.int32),
-        "retrieve_next_token": None,
-        "retrieve_next_sibling": None,
-        "retrieve_parent_token": torch.tensor(one["parents"]),
+        "retrieve_next_token": links[0],
+        "retrieve_next_sibling": links[1],
+        "retrieve_parent_token": torch.full((1, 5), -7, dtype=torch.int32),
     }
-    assert update(one["x"], pool[0], one["weight"], None, "silu", **tree) == "SGLang's"
     assert update(one["x"], pool[1], one["weight"][:, :3], None, "silu", **tree) == "SGLang's"
     assert update(one["x"], pool[1], one["weight"], None, "silu", conv_state_indices=None) == "SGLang's"
     assert seen[0] == ((None, "silu"), sorted(tree))
-    out = update(one["x"], pool[1], one["weight"], None, "silu", **tree)
-    one.update(state=pool[1], bias=None)
-    torch.testing.assert_close(out[0, :, 4].double(), expected(one, 0, 1, 4, True)[0], rtol=1e-5, atol=1e-5)
+    kept = conv.wrapped(original, pool, parents_too=False)
+    assert kept(one["x"], pool[0], one["weight"], None, "silu", **tree) == "SGLang's"
+    assert (tree["retrieve_parent_token"] == -7).all()
+    # The first layer makes the parents, the second reads them.
+    for layer in (0, 1):
+        out = update(one["x"], pool[layer], one["weight"], None, "silu", **tree)
+        assert tree["retrieve_parent_token"].tolist() == one["parents"]
+        of_layer = {**one, "state": pool[layer], "bias": None}
+        torch.testing.assert_close(out[0, :, 4].double(), expected(of_layer, 0, 1, 4, True)[0], rtol=1e-5, atol=1e-5)
+    assert len(seen) == 3
 
 
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(conv.TREE_CONV_ENV, "0")
-    assert conv.install(SimpleNamespace()) is False
+    assert conv.install(SimpleNamespace(), 17) is False

@@ -547,3 +547,41 @@ def test_stops_and_length_in_one_round(tmp_path: Path) -> None:
     release = importlib.metadata.version("sglang")
     wrong_alone = release == "0.5.17"
     assert run(FINISH, tmp_path).split("\n")[-2] == f"without {wrong_alone} with 0"
+
+
+CONVOLUTION = """
+import torch
+from sglang.kernels.ops.mamba import causal_conv1d_triton
+from ddtree.sglang import conv
+causal_conv1d_triton.is_arch_support_pdl = lambda: False  # an instruction that Triton's interpreter lacks
+generator = torch.Generator().manual_seed(1)
+
+for rows, bs, dim in ((17, 2, 24), (33, 1, 8)):
+    trees = [[0, *(int(torch.randint(0, r, (1,), generator=generator)) for r in range(1, rows))] for i in range(bs)]
+    child, sibling = (torch.tensor(links, dtype=torch.int32) for links in zip(*map(conv.links, trees)))
+    x = torch.randn(bs, rows, dim, generator=generator).transpose(1, 2)
+    pool, weight = torch.randn(1, 4, dim, 3, generator=generator), torch.randn(dim, 4, generator=generator)
+    made = []
+    for update in (causal_conv1d_triton.causal_conv1d_update, conv.wrapped(None, pool)):
+        windows = torch.zeros(bs, rows, dim, 3)
+        parent = torch.full((bs, rows), -7, dtype=torch.int32)
+        kept = pool.clone()
+        out = update(
+            x, pool[0], weight, None, "silu",
+            conv_state_indices=torch.arange(1, bs + 1, dtype=torch.int32), intermediate_conv_window=windows,
+            intermediate_state_indices=torch.arange(bs, dtype=torch.int32), retrieve_next_token=child,
+            retrieve_next_sibling=sibling, retrieve_parent_token=parent,
+        )
+        # SGLang's rolls the flat rows into the request's window.
+        pool.copy_(kept)
+        made.append((out, windows, parent))
+    (a, windows_a, parent_a), (b, windows_b, parent_b) = made
+    print(rows, parent_a.tolist() == trees, torch.equal(parent_a, parent_b), torch.equal(windows_a, windows_b),
+          float((a - b).abs().max()) < 2e-6)
+"""
+
+
+def test_the_convolution_over_a_tree_is_sglangs(tmp_path: Path) -> None:
+    """Its own kernel in Triton's interpreter: the same parents, the same windows, outputs apart by the order of four products."""
+    lines = [line for line in run(CONVOLUTION, tmp_path, interpret=True).split("\n") if line.startswith(("17", "33"))]
+    assert lines == ["17 True True True True", "33 True True True True"]

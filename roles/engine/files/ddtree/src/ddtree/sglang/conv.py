@@ -3,14 +3,17 @@
 """The short causal convolution of gated delta nets over a draft tree, all rows at once.
 
 SGLang's kernel (0.5.17, `kernels/ops/mamba/causal_conv1d_triton.py`) takes a tree's rows one after the other, unrolled, in programs of 256 channels:
-few programs, each with a chain of as many steps as the tree has rows. But a row needs only its last three ancestors, which the parents name; so
-each row is a program of its own here. Products are summed from the oldest input on, as SGLang's decoding does it (its tree branch begins with the newest).
+few programs, each with a chain of as many steps as the tree has rows, and a compilation that grows with the square of the rows. But a row needs only
+its last three ancestors, which the parents name; so each row is a program of its own here. Products are summed from the oldest input on, as SGLang's
+decoding does it (its tree branch begins with the newest).
 
-SGLang's kernel also rolls the flat rows into the request's own window, which the commit overwrites; that is left out here.
+SGLang's kernel also makes the parents from first children and next siblings; :func:`fill_parents` does that, once a round. And it rolls the flat rows into
+the request's own window, which the commit overwrites; that is left out here.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +26,69 @@ WIDTH = 4
 """Taps of the convolution: `linear_conv_kernel_dim` of the Qwen3-Next and Qwen3.5 families."""
 TREE_CONV_ENV = "SGLANG_DDTREE_TREE_CONV"
 """0 keeps SGLang's kernel in every layer."""
+logger = logging.getLogger(__name__)
+
+
+@triton.jit
+def _parents_kernel(
+    child_ptr,
+    sibling_ptr,
+    parent_ptr,
+    child_request_stride,
+    child_row_stride,
+    sibling_request_stride,
+    sibling_row_stride,
+    parent_request_stride,
+    parent_row_stride,
+    N: tl.constexpr,
+    N_POW2: tl.constexpr,
+    DOUBLINGS: tl.constexpr,
+):
+    request = tl.program_id(0).to(tl.int64)
+    rows = tl.arange(0, N_POW2)
+    inside = rows < N
+    children = child_ptr + request * child_request_stride + rows * child_row_stride
+    child = tl.load(children, mask=inside, other=-1).to(tl.int32)
+    siblings = sibling_ptr + request * sibling_request_stride + rows * sibling_row_stride
+    sibling = tl.load(siblings, mask=inside, other=-1).to(tl.int32)
+    # A first child knows its parent; the others know the sibling before them, from which they take it.
+    parent = tl.sum(tl.where(rows[:, None] == child[None, :], rows[None, :] + 1, 0), axis=1) - 1
+    elder = tl.sum(tl.where(rows[:, None] == sibling[None, :], rows[None, :] + 1, 0), axis=1) - 1
+    for _doubling in range(DOUBLINGS):
+        named = elder[:, None] == rows[None, :]
+        parent = tl.maximum(parent, tl.sum(tl.where(named, parent[None, :] + 1, 0), axis=1) - 1)
+        elder = tl.sum(tl.where(named, elder[None, :] + 1, 0), axis=1) - 1
+    # Rows that nothing names, fillers and the root, get 0, as from SGLang's kernel.
+    cells = parent_ptr + request * parent_request_stride + rows * parent_row_stride
+    tl.store(cells, tl.maximum(parent, 0).to(parent_ptr.dtype.element_ty), mask=inside)
+
+
+def fill_parents(child: torch.Tensor, sibling: torch.Tensor, parent: torch.Tensor) -> None:
+    """Fills ``parent`` [b, N] from each row's first child and next sibling, int [b, N] with -1 for none; 0 where nothing names a row."""
+    bs, rows = parent.shape
+    padded = triton.next_power_of_2(rows)
+    strides = (*child.stride(), *sibling.stride(), *parent.stride())
+    _parents_kernel[(bs,)](
+        child, sibling, parent, *strides, N=rows, N_POW2=padded, DOUBLINGS=padded.bit_length() - 1, num_warps=4
+    )
+
+
+def links(parents: list[int]) -> tuple[list[int], list[int]]:
+    """First child and next sibling of every row, -1 for none, children in the order of their rows. The root's parent is ignored."""
+    child, sibling, last = [-1] * len(parents), [-1] * len(parents), {}
+    for row, parent in enumerate(parents[1:], start=1):
+        (sibling if parent in last else child)[last.get(parent, parent)] = row
+        last[parent] = row
+    return child, sibling
+
+
+def fills_parents(rows: int, device: torch.device | str) -> bool:
+    """Whether :func:`fill_parents` is right, on this device, for a tree of ``rows`` rows in which siblings and generations are mixed."""
+    expected = [0, *((row * 7 % 11) * row // 11 for row in range(1, rows))]
+    pair = (torch.tensor([one, [-1] * rows], dtype=torch.int32, device=device) for one in links(expected))
+    found = torch.full((2, rows), -7, dtype=torch.int32, device=device)
+    fill_parents(*pair, found)
+    return found.tolist() == [expected, [0] * rows]
 
 
 @triton.jit
@@ -163,13 +229,14 @@ def tree_conv(
     return out
 
 
-def wrapped(original: Callable[..., torch.Tensor], conv_pool: torch.Tensor) -> Callable[..., torch.Tensor]:
+def wrapped(
+    original: Callable[..., torch.Tensor], conv_pool: torch.Tensor, parents_too: bool = True
+) -> Callable[..., torch.Tensor]:
     """SGLang's `causal_conv1d_update` with trees taken by :func:`tree_conv`.
-
-    The first layer stays SGLang's: its kernel fills ``retrieve_parent_token``, which the others read.
 
     Args:
         conv_pool: windows of all layers, [S, slots, dim, 3].
+        parents_too: the first layer, in which SGLang's kernel fills ``retrieve_parent_token`` for the others, is taken as well.
     """
 
     def causal_conv1d_update(
@@ -183,8 +250,10 @@ def wrapped(original: Callable[..., torch.Tensor], conv_pool: torch.Tensor) -> C
         parent = rest.get("retrieve_parent_token")
         windows = rest.get("intermediate_conv_window")
         first = conv_state.data_ptr() == conv_pool.data_ptr()
-        if parent is None or windows is None or first or weight.shape[-1] != WIDTH:
+        if parent is None or windows is None or (first and not parents_too) or weight.shape[-1] != WIDTH:
             return original(x, conv_state, weight, bias, activation, **rest)
+        if first:
+            fill_parents(rest["retrieve_next_token"], rest["retrieve_next_sibling"], parent)
         return tree_conv(
             x,
             conv_state,
@@ -200,12 +269,15 @@ def wrapped(original: Callable[..., torch.Tensor], conv_pool: torch.Tensor) -> C
     return causal_conv1d_update
 
 
-def install(model_runner: Any) -> bool:
-    """Use :func:`tree_conv` in the target's gated delta nets, unless it is switched off."""
+def install(model_runner: Any, rows: int) -> bool:
+    """Use :func:`tree_conv` for trees of ``rows`` rows in the target's gated delta nets, unless it is switched off."""
     if os.environ.get(TREE_CONV_ENV) == "0":
         return False
     from sglang.srt.layers.attention.linear import gdn_backend
 
-    states = model_runner.req_to_token_pool.get_speculative_mamba2_params_all_layers()
-    gdn_backend.causal_conv1d_update = wrapped(gdn_backend.causal_conv1d_update, states.conv[0])
+    pool = model_runner.req_to_token_pool.get_speculative_mamba2_params_all_layers().conv[0]
+    parents_too = fills_parents(rows, pool.device)
+    if not parents_too:
+        logger.warning("DDTREE: the parents' kernel is wrong on this device; SGLang's convolution makes them.")
+    gdn_backend.causal_conv1d_update = wrapped(gdn_backend.causal_conv1d_update, pool, parents_too)
     return True

@@ -114,7 +114,7 @@ class DDTreeWorker(DFlashWorkerV2):
 
     def _take_over_delta_nets(self) -> None:
         """Kernels for trees in place of SGLang's, which take a tree row by row."""
-        self._has_tree_conv = conv.install(self.model_runner)
+        self._has_tree_conv = conv.install(self.model_runner, self.config.rows)
         if os.environ.get(states.TREE_RECURRENCE_ENV) == "0":
             return
         key_heads = int(mambaish_config(self.model_runner.model_config).linear_num_key_heads)
