@@ -4,7 +4,8 @@
 
 usage: ddtree_report.py --out docs/benchmarks/ddtree-h200.json [--plot FILE.svg] [--facts FACTS.json] SECTION.json ...
 
-A section is named by its file (`lossless-dense.json`, or `lossless-dense.earlier.json` for another run of the same section).
+A section is named by its file (`lossless-dense.json`, or `lossless-dense.earlier.json` for the same section of other code or settings; `.second` and
+`.third` at the end are repetitions, and the ratios of a speed section and its repetitions are also given as medians over them).
 A section given again replaces what --out already holds, so that runs of several days add up.
 """
 
@@ -12,6 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import statistics
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +48,31 @@ def speed_figures(label: str, section: dict[str, Any]) -> dict[str, Any]:
             for s in sizes
             if f"{name}/{s}" in rows and base(rows, str(s))
         }
+    return figures
+
+
+def over_repetitions(sections: dict[str, Any]) -> dict[str, Any]:
+    """Medians, least and largest of the speed sections' ratios over the repetitions of each: every engine and batch size by itself."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for label, section in sections.items():
+        if label.startswith("speed-"):
+            base = re.sub(r"\.(second|third)$", "", label)
+            groups[base].append({name.replace(label, base): f for name, f in speed_figures(label, section).items()})
+    figures: dict[str, Any] = {}
+    for base, runs in groups.items():
+        for name in dict.fromkeys(name for run in runs for name in run) if len(runs) > 1 else ():
+            mine = [run[name] for run in runs if name in run]
+            found = {
+                key: [figure[key] for figure in mine if figure.get(key) is not None]
+                for key in dict.fromkeys(key for figure in mine for key in figure if key != "holds")
+            }
+            repeated = {
+                key: {"median": round(statistics.median(v), 3), "least": min(v), "largest": max(v), "runs": len(v)}
+                for key, v in found.items()
+                if len(v) > 1
+            }
+            if repeated:
+                figures[f"{name}, over {base}'s repetitions"] = repeated
     return figures
 
 
@@ -115,19 +144,20 @@ def judge(sections: dict[str, Any]) -> dict[str, Any]:
                 for name, row in table.items()
                 if "milliseconds_per_round" in row
             }
-    return figures
+    return {**figures, **over_repetitions(sections)}
 
 
 def draw(sections: dict[str, Any], path: Path) -> None:
-    """Round time and tokens a second of the speed sections, and kernel times."""
+    """Tokens a second of the speed sections, milliseconds a round of real-size layers, and kernel times."""
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
     speed = {k: v for k, v in sections.items() if k.startswith("speed-")}
+    real = {k: v for k, v in sections.items() if k.startswith("real_")}
     builder = next((v for k, v in sections.items() if k.startswith("builder-")), None)
-    panels = 2 * len(speed) + bool(builder)
+    panels = 2 * len(speed) + len(real) + bool(builder)
     columns = min(3, panels)
     figure, grid = plt.subplots(-(-panels // columns), columns, figsize=(5.2 * columns, 3.9 * -(-panels // columns)))
     axes = list(grid.flat)
@@ -156,6 +186,16 @@ def draw(sections: dict[str, Any], path: Path) -> None:
         axis.set_ylabel("tokens a second")
         axis.set_title(label)
         axis.legend(fontsize="small")
+    for axis, (label, section) in zip(axes[2 * len(speed) :], real.items()):
+        table = section["table"]
+        names = list(dict.fromkeys(k.split("/")[0] for k in table))
+        for i, size in enumerate((1, 4, 16)):
+            values = [table.get(f"{n}/batch{size}", {}).get("milliseconds_per_round", 0) for n in names]
+            axis.bar([j + 0.27 * (i - 1) for j in range(len(names))], values, 0.25, label=f"batch {size}")
+        axis.set_xticks(range(len(names)), names, rotation=30)
+        axis.set_ylabel("milliseconds a round, dummy weights")
+        axis.set_title(f"{section['model']}: {label}")
+        axis.legend()
     if builder:
         axis, times = axes[-1], builder["microseconds"]
         budgets = (16, 32, 64, 127)
@@ -175,6 +215,7 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--draw", default="", help="sections in the plot, comma-separated; all if not given")
     parser.add_argument("--facts", type=Path, help="JSON object merged at the top: machine, versions, not_run, notes")
     args = parser.parse_args()
     merged = json.loads(args.out.read_text()) if args.out.exists() else {"schema": 1, "sections": {}}
@@ -186,7 +227,8 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(merged, indent=1, sort_keys=False) + "\n")
     if args.plot:
-        draw(merged["sections"], args.plot)
+        chosen = args.draw.split(",") if args.draw else list(merged["sections"])
+        draw({name: merged["sections"][name] for name in chosen}, args.plot)
     for name, figure in merged["figures"].items():
         print(name, json.dumps(figure))
 
