@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,3 +173,47 @@ def test_trees_of_four_taps_are_taken_in_every_layer() -> None:
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(conv.TREE_CONV_ENV, "0")
     assert conv.install(SimpleNamespace(), 17) is False
+
+
+def fails(*_tensors: Any) -> None:
+    raise RuntimeError("ptxas: unknown target")
+
+
+@pytest.mark.parametrize(
+    ("fill", "said"),
+    [
+        (conv.fill_parents, None),
+        (lambda child, sibling, parent: parent.zero_(), "other parents than a known tree's"),
+        (fails, "it does not run: ptxas: unknown target"),
+    ],
+)
+def test_where_the_parents_kernel_does_not_serve_sglangs_makes_them(
+    fill: Any, said: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["sglang", "srt", "layers", "attention", "linear", "gdn_backend"]
+    modules = [ModuleType(".".join(names[: i + 1])) for i in range(len(names))]
+    for outer, inner, name in zip(modules, modules[1:], names[1:]):
+        setattr(outer, name, inner)
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    backend, pool = modules[-1], torch.randn(3, SLOTS, DIM, 3)
+    backend.causal_conv1d_update = lambda *_rest, **_more: "SGLang's"
+    monkeypatch.setattr(conv, "fill_parents", fill)
+    states = SimpleNamespace(conv=[pool])
+    requests = SimpleNamespace(get_speculative_mamba2_params_all_layers=lambda: states)
+    assert conv.install(SimpleNamespace(req_to_token_pool=requests), 5) is True
+    one = case(1, 5, 2)
+    links = [torch.tensor([each], dtype=torch.int32) for each in conv.links(one["parents"][0])]
+    tree = {
+        "conv_state_indices": torch.tensor([1], dtype=torch.int32),
+        "intermediate_conv_window": torch.zeros(1, 5, DIM, 3),
+        "intermediate_state_indices": torch.tensor([0], dtype=torch.int32),
+        "retrieve_next_token": links[0],
+        "retrieve_next_sibling": links[1],
+        "retrieve_parent_token": torch.tensor(one["parents"], dtype=torch.int32),
+    }
+    of_layer = [
+        backend.causal_conv1d_update(one["x"], pool[layer], one["weight"], None, "silu", **tree) for layer in (0, 1)
+    ]
+    assert [isinstance(out, str) for out in of_layer] == [said is not None, False]
+    assert said is None or said in caplog.text

@@ -276,8 +276,13 @@ def install(model_runner: Any, rows: int) -> bool:
     from sglang.srt.layers.attention.linear import gdn_backend
 
     pool = model_runner.req_to_token_pool.get_speculative_mamba2_params_all_layers().conv[0]
-    parents_too = fills_parents(rows, pool.device)
-    if not parents_too:
-        logger.warning("DDTREE: the parents' kernel is wrong on this device; SGLang's convolution makes them.")
-    gdn_backend.causal_conv1d_update = wrapped(gdn_backend.causal_conv1d_update, pool, parents_too)
+    try:
+        wrong = None if fills_parents(rows, pool.device) else "it made other parents than a known tree's"
+    except Exception as error:  # a compiler's or driver's: SGLang's kernel serves as well
+        wrong = f"it does not run: {error}"
+    if wrong:
+        logger.warning(
+            "DDTREE: the parents' kernel is not used on this device, SGLang's convolution makes them: %s.", wrong
+        )
+    gdn_backend.causal_conv1d_update = wrapped(gdn_backend.causal_conv1d_update, pool, parents_too=not wrong)
     return True
