@@ -132,6 +132,12 @@ ansible_facts:
             next_boot_module_version: {description: Version of the module on disk for it., type: str, returned: always}
             next_boot_module_flavour: {description: Its flavour., type: str, returned: always}
             next_boot_module_path: {description: Its file., type: str, returned: always}
+            next_boot_unchanged:
+              description:
+                - Whether that file and the kernel's initramfs are older than this boot, so that the next one loads the version that
+                  this one did.
+              type: bool
+              returned: always
             module_provider:
               description: Who put it there; V(dkms), V(prebuilt) by a package, or V(run) by the vendor's installer.
               type: str
@@ -141,6 +147,10 @@ ansible_facts:
             user_space_version: {description: Version of the user-space library., type: str, returned: always}
             library_path: {description: The file behind C(libnvidia-ml.so.1)., type: str, returned: always}
             library_package: {description: The package that owns it., type: str, returned: always}
+            library_mounted:
+              description: Whether it is a mount of its own, as a container's runtime makes them.
+              type: bool
+              returned: always
             library_versions:
               description: Versions of all driver libraries found; more than one is a mixed installation.
               type: list

@@ -115,7 +115,8 @@ CODES: dict[str, Code] = {
         ("accept the same branch as a match", "reinstall the driver"),
         {
             "version_mismatch": "Bring driver and Fabric Manager to the identical full version, from one repository.",
-            "not_running": "Install and start nvidia-fabricmanager of exactly the driver's version, then restart the engine.",
+            "not_running": "Install and start nvidia-fabricmanager of exactly the driver's version (boards with NVLink 5 need"
+            " nvlsm beside it), then restart the engine.",
             "not_applicable": "Disable the Fabric Manager unit on hosts without NVSwitch; it is harmless otherwise.",
         },
     ),

@@ -405,6 +405,38 @@ def model_file(match: re.Match, line: Line, ctx: Context) -> bool:
     return re.search(words, name) is not None
 
 
+def starts_a_process(match: re.Match, line: Line, ctx: Context) -> bool:
+    """The traceback just above ends where a process or thread is started; locks, sockets and pipes answer EAGAIN as well."""
+    log = ctx.logs[line.channel]
+    above = log.text[max(ctx.starts[line.channel], line.position - 1000) : line.position]
+    frames = re.split(r'File "', above)[-2:] if 'File "' in above else []
+    words = (
+        r"\bos\.fork|fork_exec|popen_fork|popen_spawn|spawnv|_execute_child|start_(?:new|joinable)_thread|\b[Ff]ork\b"
+    )
+    return re.search(words, "".join((*frames, line.text))) is not None
+
+
+def without_a_way_out(match: re.Match, line: Line, ctx: Context) -> bool:
+    """The container's banner goes on to say that CUDA's compatibility libraries cannot bridge the gap."""
+    return re.search(r"compatibility mode is (?:UN|un)", ctx.logs[line.channel].following(line, 3)) is not None
+
+
+def of_wheels(match: re.Match, line: Line, ctx: Context) -> bool:
+    """SGLang lists below its headline what each attempt ended with; a library of the system that is missing is no matter of wheels."""
+    missing = re.findall(r"(lib[\w+-]+)\.so[.\d]*: cannot open shared", ctx.logs[line.channel].following(line, 30))
+    return "common_ops" not in line.text or not missing or any(re.match(_WHEEL_LIBRARIES, name) for name in missing)
+
+
+def hub_not_disk(match: re.Match, line: Line, ctx: Context) -> bool:
+    """A download that failed for another reason than a full disk."""
+    return not re.search(r"os error 28|[Nn]o space left", line.text)
+
+
+def drafter_without_type(match: re.Match, line: Line, ctx: Context) -> bool:
+    """The configuration that names no model type is the drafter's."""
+    return is_drafter(model_name(match, line, ctx), ctx)
+
+
 def in_drafter_code(match: re.Match, line: Line, ctx: Context) -> bool:
     """Shapes that differ where the traceback just above runs through a drafter's code."""
     log = ctx.logs[line.channel]
@@ -453,6 +485,9 @@ def not_an_argument(match: re.Match, line: Line, ctx: Context) -> bool:
 
 
 # --- causes ---------------------------------------------------------------------------------------------------------
+_WHEEL_LIBRARIES = r"lib(?:cu|nv|nccl|torch|c10|sgl|flash)"
+
+
 def cause_of_symbol(match: re.Match, line: Line, ctx: Context) -> str | None:
     """Two NCCL wheels in one environment."""
     wheels = [name for name in ctx.packages if re.match(r"nvidia[-_]nccl[-_]cu\d+$", name)]

@@ -82,7 +82,8 @@ _MEMORY = (
         "ulimit_too_low",
         "memlock",
         r"(?:[Ii]ncrease|[Rr]aise|[Cc]heck|exceed\w*|too (?:low|small))[^\n]*(?:memlock|MEMLOCK|locked[- ](?:in-)?memory)",
-        r"(?:memlock|MEMLOCK|locked[- ](?:in-)?memory)[^\n]*(?:too (?:low|small)|limit|exceed)",
+        # An option that sets the limit (memlock=-1, --ulimit) complains of nothing.
+        r"(?:memlock|MEMLOCK|locked[- ](?:in-)?memory)(?!=)[^\n]*(?:too (?:low|small)|(?<!--u)limit|exceed)",
         r"\bmlock(?:all)?\b[^\n]*(?:failed|Cannot allocate)",
         when=p.memlock_bounded,
     ),
@@ -100,8 +101,13 @@ _MEMORY = (
         r"can't start new thread",
         r"[Cc]annot fork",
         r"pthread_create failed",
-        r"\[Errno 11\]",
         r"OpenBLAS blas_thread_init: pthread_create",
+    ),
+    row(
+        "ulimit_too_low",
+        "nproc",
+        r"\[Errno 11\]",
+        when=p.starts_a_process,
     ),
     row(
         "ulimit_too_low",
@@ -213,6 +219,13 @@ _CUDA = (
         any_level=True,
     ),
     row(
+        "cuda_driver_too_old",
+        None,
+        r"container was built for NVIDIA Driver Release \d[\d.]* or later",
+        parse=p.driver_level,
+        when=p.without_a_way_out,
+    ),
+    row(
         "gpu_arch_unsupported",
         "wheel",
         r"no kernel image is available",
@@ -262,6 +275,12 @@ _CUDA = (
         "abi_undefined_symbol",
         None,
         r"Could not load any common_ops library",
+        parse=p.symbol,
+        when=p.of_wheels,
+    ),
+    row(
+        "abi_undefined_symbol",
+        None,
         r"operator torchvision::nms does not exist",
         r"cannot import name '(?P<symbol>\w+)' from '(?:sgl_kernel|flashinfer|flash_attn|torch|triton)\b",
         r"(?P<library>lib(?:cudart|cublas|cublasLt|cudnn|nccl|torch|c10|nvrtc|cusparse|cusparseLt|nvJitLink|cufft|curand|cusolver)"
@@ -437,6 +456,19 @@ _MODEL = (
         r"Cannot find model module\.? '(?P<architecture3>\w+)'",
         r"[Uu]nsupported arch(?:itecture)?s?:? \[?'?(?P<architecture4>\w+)'?\]?",
         when=p.of_draft_architecture,
+    ),
+    row(
+        "draft_config_invalid",
+        None,
+        r"Unrecognized model in (?P<name>\S+?)\. [^\n]*\bmodel_type\b",
+        when=p.drafter_without_type,
+    ),
+    row(
+        "model_path_missing",
+        "hub_unreachable",
+        # The words of the hub's own transfer library.
+        r"CAS service error|CasObjectError|CasClientError",
+        when=p.hub_not_disk,
     ),
     row(
         "model_path_missing",

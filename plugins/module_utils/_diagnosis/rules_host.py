@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from . import driver_facts, service_facts
 from .context import KERNEL_CHANNELS, Context, Finding
-from .text import Line, shorten
+from .text import Line, Log, shorten
 from .versions import VERSION, agree, as_key
 
 # Xid numbers after which the GPU (or the link to it) is not trusted before a reset, by the cause they stand for.
@@ -121,7 +121,13 @@ def mismatch(ctx: Context) -> Finding | None:
         _MISMATCH_WORDS, "nvidia_smi", "nvml_error", "unit_journal", "command_output", "journal", "ansible_output"
     )
     said = found[1].text if found else None
-    kernel = _first_line(ctx, "api mismatch: the client", "nvidia-modeset: version mismatch", "nvidia-modeset.ko(")
+    kernel = _first_line(
+        ctx,
+        "api mismatch: the client",
+        "nvidia-modeset: version mismatch",
+        "nvidia-modeset.ko(",
+        "gsp firmware image version mismatch",
+    )
     healthy = ctx.text("nvidia_smi_rc").strip() == "0" or bool(
         facts.get("driver_version") and not said and ctx.collected("nvidia_smi")
     )
@@ -275,24 +281,41 @@ _NO_DRIVER = re.compile(
 )
 # These words may be about a module of someone else.
 _OF_ANY_MODULE = frozenset({"invalid module format", "bad return status for module build", "kernel headers for kernel"})
+# The module that a message is about, in its own line or shortly after: modprobe's and insmod's, a DKMS tree, DKMS's own command.
+_ABOUT_MODULE = re.compile(
+    r"could not insert (?:module )?['\"]?(?:\S*/)?([\w-]+)|/dkms/([\w-]+)/|dkms (?:build|install|add)\b[^\n]*? -m ([\w-]+)"
+)
+
+
+def _of_the_driver(log: Log, line: Line, cause: str, hint: str) -> bool:
+    """Whether a line about some kernel module is about NVIDIA's driver, as far as it and its neighbours tell."""
+    if (cause == "dkms_tree_broken" or hint in _OF_ANY_MODULE) and not log.has("nvidia"):
+        return False
+    # The kernel has one error for keys of modules and for those of encrypted files.
+    if hint == "required key not available" and not re.search(r"modprobe|insmod|nvidia|dkms", line.text):
+        return False
+    named = _ABOUT_MODULE.search(log.following(line, 3))
+    # GPUDirect Storage's module comes beside the driver's.
+    return named is None or re.match(r"nvidia(?!-fs)", next(filter(None, named.groups()))) is not None
 
 
 def module_missing(ctx: Context) -> Finding | None:
     """No module for the running kernel."""
     lsmod = ctx.channels.get("lsmod")
-    loaded = bool(ctx.driver.get("kernel_module_version")) or (
-        isinstance(lsmod, str) and re.search(r"^nvidia\s", lsmod, re.M)
+    loaded = (
+        bool(ctx.driver.get("kernel_module_version"))
+        or (isinstance(lsmod, str) and re.search(r"^nvidia\s", lsmod, re.M) is not None)
+        or ctx.text("nvidia_smi_rc").strip() == "0"
     )
     found = ctx.search(_NO_DRIVER, "nvidia_smi", "nvml_error", "unit_journal", "command_output", "ansible_output")
     no_talk = found[1].text if found else None
-    for cause, hints in _NO_MODULE:
+    # A driver that works needs no other module, whatever was tried.
+    for cause, hints in () if loaded and not no_talk else _NO_MODULE:
         for name in _BUILD_CHANNELS:
             log = ctx.log(name)
             for hint in hints:
-                line = next(log.lines_with(hint), None)
-                if line is None or ((cause == "dkms_tree_broken" or hint in _OF_ANY_MODULE) and not log.has("nvidia")):
-                    continue
-                if loaded and not no_talk and name in ("apt_output", "ansible_output", "command_output"):
+                line = next((line for line in log.lines_with(hint) if _of_the_driver(log, line, cause, hint)), None)
+                if line is None:
                     continue
                 lines = tuple(text for text in (no_talk, line.text) if text)
                 return _host("driver_module_missing", cause, lines, order=2, **_stale(log.text))
@@ -310,7 +333,8 @@ def module_missing(ctx: Context) -> Finding | None:
     if loaded or not no_talk or (ctx.container and "Found no NVIDIA driver" in no_talk):
         return None
     built_here = any(e["state"] == "installed" and e["kernel"] == running for e in entries)
-    cause = None if built_here else "not_built"
+    # A module that speaks in the kernel's log has been built, whatever keeps it from the devices.
+    cause = None if built_here or _first_line(ctx, "nvrm: ") else "not_built"
     lines = [no_talk]
     if entries:
         lines.append(f"dkms: {ctx.text('dkms_status').strip().splitlines()[0]}")
@@ -377,6 +401,7 @@ _NO_SWITCH = re.compile(r"NV_WARN_NOTHING_TO_DO|[Nn]o NVSwitch(?:es)? (?:devices
 def fabric_manager(ctx: Context) -> Finding | None:
     """Fabric Manager's version, absence, or uselessness."""
     driver = ctx.driver.get("driver_version") or ctx.driver.get("kernel_module_version")
+    nothing = None
     for name in ("unit_journal", "journal", "fabric_manager_unit", "command_output"):
         found = ctx.search(_FABRIC_VERSIONS, name)
         if found:
@@ -387,14 +412,15 @@ def fabric_manager(ctx: Context) -> Finding | None:
                 fabric_manager_version=found[0].group(1),
                 driver_version=found[0].group(2),
             )
-        nothing = ctx.search(_NO_SWITCH, name)
-        if nothing:
-            return _host("fabric_manager_fault", "not_applicable", (nothing[1].text,), order=9)
-    installed = ctx.driver.get("fabric_manager_version") or _unit_version(ctx.text("fabric_manager_unit"))
+        nothing = nothing or ctx.search(_NO_SWITCH, name)
     waits = None
     for channel in ("unit_journal", "command_output"):
         for hint in ("error 802", "system not yet initialized", "cudaerrorsystemnotready"):
             waits = waits or next(ctx.logs[channel].lines_with(hint, ctx.starts[channel]), None)
+    # Of switches beyond its reach (NVLink 5) Fabric Manager says the same as of none; only the first keep CUDA waiting.
+    if nothing and not waits:
+        return _host("fabric_manager_fault", "not_applicable", (nothing[1].text,), order=9)
+    installed = ctx.driver.get("fabric_manager_version") or _unit_version(ctx.text("fabric_manager_unit"))
     switches = ctx.channels.get("lspci_nvswitch")
     state = service_facts.parse_properties(ctx.text("fabric_manager_unit"))
     off = bool(state) and state.get("ActiveState") != "active"
@@ -505,7 +531,15 @@ def oom(ctx: Context) -> Finding | None:
     unit = ctx.unit_name
     said = next(
         ctx.logs["unit_journal"].lines_with("killed by the oom killer", ctx.starts["unit_journal"]), None
-    ) or next(ctx.logs["journal"].lines_with("killed by the oom killer"), None)
+    ) or next(
+        # The whole host's journal tells of every unit.
+        (
+            x
+            for x in ctx.logs["journal"].lines_with("killed by the oom killer")
+            if not unit or f" {unit}: " in f" {x.text}"
+        ),
+        None,
+    )
     result = ctx.unit.get("Result") == "oom-kill" or any(
         True
         for _line in ctx.logs["unit_journal"].lines_with("failed with result 'oom-kill'", ctx.starts["unit_journal"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from . import service_facts
 from .context import ENGINE_CHANNELS, Context, Finding
@@ -102,6 +103,9 @@ _ECHO = re.compile(
 _EXCEPTION = re.compile(
     r"(?:^|[\s\]:>|\"(])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)|Exception)(?::\s+(\S.*)|\s*:?\s*$)"
 )
+# Exceptions that are called something else, as modules of that name define them (triton.runtime.errors.OutOfResources).
+_ODD_EXCEPTION = re.compile(r"(?:^|[\s\]:>|])((?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:\([\w.]+\))?):\s+(\S.*)")
+_ODD_HINTS = ("errors.", "exceptions.", "subprocess.timeoutexpired")
 _MARKER_HINTS = (
     "received sigquit",
     "sigquit received",
@@ -269,10 +273,11 @@ def exception(ctx: Context) -> Iterator[Finding]:
             # One that the server survived is named where nothing else is.
             line, tier = _first_exception(ctx, channel, handled=True), "residue"
         if line is not None:
-            found = _EXCEPTION.search(line.text)
+            found = _EXCEPTION.search(line.text) or _odd_exception(ctx.logs[channel], line)
             text = shorten(line.text)
             if found:
-                text = found.group(1) + (f": {found.group(2)}" if found.group(2) else "")
+                said = found.group(2) or _said_below(ctx.logs[channel], line)
+                text = said if said.startswith(found.group(1)) else found.group(1) + (f": {said}" if said else "")
             rank = rank_of(line.text)
             if rank is None:
                 rank = next(
@@ -280,7 +285,9 @@ def exception(ctx: Context) -> Iterator[Finding]:
                     None,
                 )
             parsed = {"exception": text, **({} if rank is None else {"rank": rank})}
-            yield _found("engine_exception", None, tier, line, number, **parsed)
+            finding = _found("engine_exception", None, tier, line, number, **parsed)
+            below = () if found is None or found.group(2) or text == found.group(1) else (text,)
+            yield replace(finding, lines=(*finding.lines, *below))
         yield from _crash(ctx, channel, number)
 
 
@@ -301,11 +308,11 @@ def _first_exception(ctx: Context, channel: str, handled: bool) -> Line | None:
         "exception\n",
         "no module named",
         "terminate called after throwing",
-        "traceback (most recent",
+        *_ODD_HINTS,
     )
     seen: set[int] = set()
     passed = 0
-    for hint in hints[:-1]:
+    for hint in hints:
         for line in _lines(ctx, hint, channel):
             if best is not None and line.position >= best.position:
                 break
@@ -316,7 +323,11 @@ def _first_exception(ctx: Context, channel: str, handled: bool) -> Line | None:
                 if not _ECHO.search(ctx.logs[channel].following(line, 2)):
                     best = line
                 continue
-            known = _EXCEPTION.search(line.text) or re.search(r"/python[\d.]*: No module named \S+$", line.text)
+            known = (
+                _EXCEPTION.search(line.text)
+                or re.search(r"/python[\d.]*: No module named \S+$", line.text)
+                or _odd_exception(ctx.logs[channel], line)
+            )
             if (
                 not known
                 or _ECHO.search(line.text)
@@ -335,6 +346,25 @@ def _first_exception(ctx: Context, channel: str, handled: bool) -> Line | None:
             best = line
             break
     return best
+
+
+def _said_below(log: Log, line: Line) -> str:
+    """The message of an exception that begins with an empty line: the error in a list below it, else its first line."""
+    below = [text.strip() for text in log.following(line, 30).split("\n")[1:] if text.strip()]
+    listed = next(
+        (text[2:] for text in below if re.match(r"- \w+Error: .*(?:cannot open|No such|undefined)", text)), None
+    )
+    return shorten(listed or (below[0] if below and not _EXCEPTION.search(below[0]) else ""))
+
+
+def _odd_exception(log: Log, line: Line) -> re.Match | None:
+    """An exception by its place: the line after a traceback's last frame."""
+    found = _ODD_EXCEPTION.search(line.text)
+    if found is None or line.position == 0:
+        return None
+    above = log.line_at(line.position - 1).text
+    in_a_frame = re.search(r"(?:^|[\]:|] ?) {4,}\S", above) or re.search(r'  File "[^"]+", line \d+', above)
+    return found if in_a_frame else None
 
 
 def _crash(ctx: Context, channel: str, number: int) -> Iterator[Finding]:
@@ -750,7 +780,9 @@ def healthy(ctx: Context) -> Finding | None:
     wsl = ctx.text("virtualization").strip().lower() == "wsl"
     works = ctx.text("nvidia_smi_rc").strip() == "0" or (facts.get("driver_version") and ctx.text("nvidia_smi").strip())
     if works or (wsl and facts.get("driver_version")) or (loaded and user and loaded == user):
-        return Finding("no_fault", None, "benign", (4, 0), ("driver and library answer with matching versions",))
+        told = bool(loaded and user) or bool(facts.get("driver_version"))
+        line = "driver and library answer with matching versions" if told else "nvidia-smi answers"
+        return Finding("no_fault", None, "benign", (4, 0), (line,))
     return None
 
 

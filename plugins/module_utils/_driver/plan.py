@@ -60,10 +60,12 @@ def evidence(
         "next_boot": driver["next_boot_module_version"],
         "next_boot_kernel": driver["next_boot_kernel"],
         "next_boot_flavour": driver["next_boot_module_flavour"],
+        "next_boot_unchanged": driver.get("next_boot_unchanged"),
         "module_provider": driver["module_provider"],
         "user_space": driver["user_space_version"],
         "library_path": driver["library_path"],
         "library_package": driver["library_package"],
+        "library_mounted": driver.get("library_mounted"),
         "library_sources": driver["library_sources"],
         "packages": driver["packages"],
         "fabric_manager": driver["fabric_manager_version"],
@@ -150,6 +152,16 @@ def _in_container(e: t.Mapping[str, t.Any], wishes: Wishes) -> dict[str, t.Any]:
         )
     if not differ(loaded, user_space):
         return _plan(NONE, f"the module on the host and the user space here are both {loaded}")
+    if e["library_package"] is None and e["library_mounted"] is False:
+        reason = (
+            f"user space {user_space} ({e['library_path']}) was put into this container by no package and is no mount, most likely by the "
+            f"vendor's .run installer; the host's module is {loaded}"
+        )
+        ways = [
+            f"run NVIDIA-Linux-*-{loaded}.run --no-kernel-module in this container",
+            f"or remove that installation (nvidia-uninstall) and install the packages of exactly {loaded}, without a kernel module",
+        ]
+        return _plan(BLOCKED, reason, ways_out=ways, target_version=loaded)
     if e["library_package"] is None:
         what = "recreate the container, after regenerating the CDI specification on the host where one is used"
         reason = (
@@ -188,12 +200,22 @@ def _pending(e: t.Mapping[str, t.Any], wishes: Wishes) -> dict[str, t.Any]:
             reload_refused = f"; the module cannot be reloaded while it is in use by {listed}"
         else:
             return _plan(RELOAD, reason, target_version=wanted, reboot_required=False)
+    align = [_WAY_ALIGN] if loaded and _align(e, wishes, loaded)["action"] == ALIGN else []
+    kernel = e["next_boot_kernel"]
+    if loaded and e["next_boot_unchanged"]:
+        # As it was at the last boot, which loaded another module all the same.
+        reason += f"; but it was there before this boot, which loaded {loaded}: the initramfs of {kernel} most likely still holds that one"
+        rebuild = (
+            f"rebuild it (update-initramfs -u -k {kernel}, or dracut --force --kver {kernel}), then run this again"
+        )
+        ways = [rebuild, *([] if wishes.allow_reload else [_WAY_RELOAD]), *align]
+        return _plan(BLOCKED, reason + reload_refused, ways_out=ways, **plan)
     if wishes.allow_reboot:
         if wishes.control_node:
             reason += reload_refused + "; this host runs Ansible itself and is never rebooted from here"
-            return _plan(BLOCKED, reason, ways_out=["reboot it by hand", _WAY_ALIGN], **plan)
+            return _plan(BLOCKED, reason, ways_out=["reboot it by hand", *align], **plan)
         return _plan(REBOOT, reason + reload_refused, **plan)
-    ways = ([] if wishes.allow_reload else [_WAY_RELOAD]) + [_WAY_REBOOT] + ([_WAY_ALIGN] if loaded else [])
+    ways = ([] if wishes.allow_reload else [_WAY_RELOAD]) + [_WAY_REBOOT] + align
     return _plan(BLOCKED, reason + reload_refused, ways_out=ways, **plan)
 
 
@@ -296,6 +318,10 @@ def announcement(made: t.Mapping[str, t.Any], holders: t.Sequence[t.Mapping[str,
 def fabric_manager_warning(e: t.Mapping[str, t.Any]) -> str | None:
     """Fabric Manager takes no other version than the driver's own, not even another patch level of its branch."""
     if e["fabric_manager"] and e["loaded"] and differ(e["fabric_manager"], e["loaded"]):
-        needed = "this host has NVSwitch" if e["nvswitches"] else "no NVSwitch was seen, it may not be needed"
+        needed = (
+            "this host has NVSwitch"
+            if e["nvswitches"]
+            else "no NVSwitch was seen, so it may not be needed (those of NVLink 5 are not on the PCI bus)"
+        )
         return f"Fabric Manager is {e['fabric_manager']} and the loaded module {e['loaded']}: they must be equal ({needed})"
     return None

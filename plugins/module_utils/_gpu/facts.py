@@ -85,6 +85,8 @@ def _user_space(host: Host, facts: _Facts, database: packages.Dpkg | packages.Rp
     facts.put("library_path", path, "library", missing)
     unowned = "no package owns the library" if path else missing
     facts.put("library_package", owner["name"] if owner else None, database.name if database else None, unowned)
+    mount = libraries.mounted(host, path) if path else None
+    facts.put("library_mounted", mount, "/proc/self/mountinfo", missing if path is None else "mountinfo cannot be read")
     if path and path.rsplit("/", 1)[0] not in places:
         places.append(path.rsplit("/", 1)[0])
     files = libraries.inventory(host, places)
@@ -133,6 +135,10 @@ def _kernel_side(host: Host, facts: _Facts, kind: str, database: packages.Dpkg |
     facts.put("next_boot_module_version", later["version"], "modinfo", later["reason"])
     facts.put("next_boot_module_flavour", later["flavour"], "modinfo", later["reason"])
     facts.put("next_boot_module_path", later["path"], "modules.dep", later["reason"])
+    unchanged, unknown = None, later["reason"] or "the next boot takes another kernel"
+    if later["path"] and upcoming == running and running:
+        unchanged, unknown = kernel.boot_unchanged(host, running, later["path"])
+    facts.put("next_boot_unchanged", unchanged, "/boot", unknown)
     facts.put("module_provider", later["provider"], "path", later["reason"])
     owner = database.owner(host.realpath(later["path"])) if database and later["path"] else None
     built = (

@@ -85,6 +85,14 @@ class Host:
     def exists(self, path: str) -> bool:
         return os.path.exists(self.path(self.realpath(path)))
 
+    def times(self, path: str) -> tuple[float, float] | None:
+        """When the file was written and when it was put there (seconds since the epoch), None when it is not there."""
+        try:
+            known = os.stat(self.path(self.realpath(path)))
+        except OSError:
+            return None
+        return known.st_mtime, known.st_ctime
+
     def listdir(self, path: str) -> list[str]:
         try:
             return sorted(os.listdir(self.path(self.realpath(path))))

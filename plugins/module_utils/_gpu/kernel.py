@@ -133,6 +133,26 @@ def on_disk(host: Host, kernel: str | None) -> dict[str, t.Any]:
     return answer
 
 
+_INITRAMFS = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
+
+
+def boot_unchanged(host: Host, kernel: str, module: str) -> tuple[bool | None, str | None]:
+    """Whether module file and initramfs of a kernel are older than this boot, so that the next one loads what this one did.
+
+    The second value says why nothing is known.
+    """
+    booted = next(
+        (line.split()[1] for line in (host.read("/proc/stat") or "").splitlines() if line.startswith("btime ")), ""
+    )
+    if not booted.isdigit():
+        return None, "/proc/stat names no time of the boot"
+    images = [times for times in map(host.times, (name.format(kernel) for name in _INITRAMFS)) if times]
+    file = host.times(module)
+    if not images or file is None:
+        return None, f"no initramfs of kernel {kernel} is below /boot under a usual name"
+    return max(images)[0] < int(booted) and file[1] < int(booted), None
+
+
 def dkms(host: Host) -> list[dict[str, t.Any]]:
     """What dkms knows of nvidia, from its tree: [{version, kernel, state}] with state added, built or installed."""
     found: list[dict[str, t.Any]] = []

@@ -76,3 +76,20 @@ def inventory(host: Host, places: t.Iterable[str]) -> dict[str, list[str]]:
             if version and parse.is_driver_version(version):
                 found.setdefault(version, []).append(f"{directory}/{name}")
     return found
+
+
+# File systems of their own that any machine may have: what lies below them is not mounted for its own sake.
+_ORDINARY = frozenset({"/", "/usr", "/usr/lib", "/usr/lib64", "/usr/local", "/lib", "/lib64", "/opt", "/run", "/var"})
+
+
+def mounted(host: Host, path: str) -> bool | None:
+    """Whether the file, or a folder of it that is no ordinary file system, is a mount: a container's runtime put it there."""
+    listed = host.read("/proc/self/mountinfo")
+    if listed is None:
+        return None
+    points = {line.split()[4] for line in listed.splitlines() if len(line.split()) > 4}
+    while path not in _ORDINARY and path:
+        if path in points:
+            return True
+        path = path.rsplit("/", 1)[0]
+    return False

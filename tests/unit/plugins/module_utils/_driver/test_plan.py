@@ -30,6 +30,8 @@ def evidence(loaded=A, next_boot=A, user_space=B, container="none", **more):
         "user_space": user_space,
         "library_path": f"/usr/lib/libnvidia-ml.so.{user_space}" if user_space else None,
         "library_package": "libnvidia-compute-580" if user_space else None,
+        "library_mounted": None,
+        "next_boot_unchanged": None,
         "library_sources": sources if user_space else [],
         "packages": [],
         "fabric_manager": None,
@@ -215,6 +217,40 @@ def test_a_change_of_flavour_is_not_made_on_the_side():
 def test_libraries_mounted_into_a_container_are_the_hosts():
     made = plan.decide(evidence(container="docker", library_package=None, library_sources=[source(B, None)]), Wishes())
     assert made["action"] == "host_action" and "CDI" in made["host_action"]
+
+
+def test_a_run_installer_in_a_container_is_no_mount():
+    made = plan.decide(
+        evidence(container="lxc", library_package=None, library_mounted=False, library_sources=[source(B, None)]),
+        Wishes(),
+    )
+    assert (made["action"], made["target_version"]) == ("blocked", A)
+    assert "--no-kernel-module" in made["ways_out"][0] and A in made["ways_out"][0]
+    assert "mounted" not in made["reason"] and not made["host_action"]
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes(allow_reboot=True), Wishes(allow_reboot=True, control_node=True)])
+def test_a_reboot_that_would_load_the_old_module_again_is_not_made(wishes):
+    made = plan.decide(evidence(A, B, B, next_boot_unchanged=True), wishes)
+    assert made["action"] == "blocked" and "initramfs" in made["reason"]
+    assert "update-initramfs" in made["ways_out"][0]
+    assert not any("driver_allow_reboot" in way for way in made["ways_out"])
+    assert plan.decide(evidence(A, B, B, next_boot_unchanged=False), Wishes(allow_reboot=True))["action"] == "reboot"
+
+
+def test_a_reload_mends_it_without_a_reboot():
+    assert (
+        plan.decide(evidence(A, B, B, next_boot_unchanged=True), Wishes(allow_reload=True))["action"] == "reload_module"
+    )
+
+
+def test_no_way_out_is_named_that_would_be_refused():
+    packaged = plan.decide(evidence(A, B, B), Wishes())
+    unpackaged = plan.decide(evidence(A, B, B, library_package=None, library_sources=[source(B, None)]), Wishes())
+    assert [any("align_userspace" in way for way in made["ways_out"]) for made in (packaged, unpackaged)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_transaction_that_was_cut_off_is_taken_up_again():

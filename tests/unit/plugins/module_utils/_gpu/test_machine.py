@@ -289,3 +289,41 @@ def test_links_stay_inside_the_root(make_root):
 def test_dkms_states(make_root, tree, expected):
     found = kernel.dkms(make_root(tree))
     assert [(entry["version"], entry["kernel"], entry["state"]) for entry in found] == expected
+
+
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.595.71.05"
+
+
+@pytest.mark.parametrize(
+    ("points", "mounted"),
+    [
+        (["/", "/proc"], False),
+        (["/", "/usr", "/usr/lib"], False),
+        (["/", LIBRARY], True),
+        (["/", "/usr/lib/x86_64-linux-gnu"], True),
+        (["/", f"{LIBRARY}.old"], False),
+        (None, None),
+    ],
+)
+def test_whether_a_library_is_mounted(make_root, points, mounted):
+    lines = [f"{20 + i} 1 8:1 / {point} rw,relatime - ext4 /dev/sda1 rw\n" for i, point in enumerate(points or [])]
+    host = make_root({} if points is None else {"/proc/self/mountinfo": "".join(lines)})
+    assert libraries.mounted(host, LIBRARY) is mounted
+
+
+@pytest.mark.parametrize(
+    ("boot", "image", "unchanged"),
+    [(3600, -7200, True), (3600, 7200, False), (-3600, -7200, False), (-3600, 0, False), (3600, None, None)],
+)
+def test_whether_the_next_boot_loads_what_this_one_did(make_root, boot, image, unchanged):
+    """Seconds from now of the boot and of the initramfs; the module is put there now."""
+    kernel_name, module = "6.1.0-30-amd64", "/lib/modules/6.1.0-30-amd64/updates/dkms/nvidia.ko"
+    files = {module: "", "/proc/stat": f"cpu 1 2 3\nbtime {int(time.time()) + boot}\n"}
+    initramfs = f"/boot/initrd.img-{kernel_name}"
+    host = make_root(files if image is None else {**files, initramfs: ""})
+    if image is not None:
+        os.utime(host.path(initramfs), (time.time() + image,) * 2)
+    found, reason = kernel.boot_unchanged(host, kernel_name, module)
+    assert found is unchanged
+    assert (reason is None) == (unchanged is not None)
+    assert kernel.boot_unchanged(make_root({"/proc/stat": "cpu 1 2 3\n"}), kernel_name, module)[0] is None
