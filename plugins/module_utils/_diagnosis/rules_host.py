@@ -532,12 +532,7 @@ def oom(ctx: Context) -> Finding | None:
     said = next(
         ctx.logs["unit_journal"].lines_with("killed by the oom killer", ctx.starts["unit_journal"]), None
     ) or next(
-        # The whole host's journal tells of every unit.
-        (
-            x
-            for x in ctx.logs["journal"].lines_with("killed by the oom killer")
-            if not unit or f" {unit}: " in f" {x.text}"
-        ),
+        (line for line in ctx.logs["journal"].lines_with("killed by the oom killer") if _of_this_unit(ctx, line.text)),
         None,
     )
     result = ctx.unit.get("Result") == "oom-kill" or any(
@@ -583,6 +578,17 @@ def oom(ctx: Context) -> Finding | None:
         order=-1,
         **(best[1] if best else {}),
     )
+
+
+def _of_this_unit(ctx: Context, text: str) -> bool:
+    """Whether a line of the whole host's journal is about this unit; where its name is not known, whether it may be."""
+    named = re.search(r"([\w@.:\\-]+\.\w+): A process of this unit", text)
+    if named is None:
+        return True
+    if ctx.unit_name:
+        return named.group(1) == ctx.unit_name
+    engine = re.search(r"sglang|vllm|dflash|ddtree", named.group(1))
+    return engine is not None or named.group(1) in ctx.logs["unit_journal"].text
 
 
 def _ours(ctx: Context, unit: str, group: str, pid: str, name: str) -> bool:
